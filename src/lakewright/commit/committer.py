@@ -61,6 +61,7 @@ from lakewright.errors import (
 )
 from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import Stages
 from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.supported import check_supported_for_write, doubtful_keys, unkept_options
@@ -140,6 +141,9 @@ class Committer:
     upkeep: bool = True
     early_look: EarlyLook | None = None  # for the newest snapshot, while the files were written
     reroutes: bool = False  # after a conflict over buckets the caller reads the files again, and deletes them itself
+    before: Stages = field(default_factory=Stages, repr=False)  # what was done before the commit, such as writing files
+    spent: Stages = field(default_factory=Stages, repr=False)  # by the commits of the last call
+    attempts: int = 0  # of the commits of the last call
     _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published, so never deleted
 
     @_removing_useless_files
@@ -443,7 +447,7 @@ class Committer:
             intent = replace(intent, guards=guards_of(messages))
             return self._publish(intent, files_of(self.store, messages))
         try:
-            return self._run(intent, ()).publish()
+            return self._told(intent, ())
         except NOT_PUBLISHED as error:
             # The new rows are published: an error that denied it would make the caller write them again.
             raise type(error)(
@@ -455,7 +459,7 @@ class Committer:
         known_before = self._begun.intersection(files)
         self._begun.update(files)
         try:
-            snapshot = self._run(intent, files).publish()
+            snapshot = self._told(intent, files)
         except NOT_PUBLISHED:
             self._begun.difference_update(set(files) - known_before)
             raise
@@ -463,6 +467,21 @@ class Committer:
             from lakewright.maintenance.after_commit import schedule  # noqa: PLC0415 - a door
 
             schedule(self.store, intent.identifier)
+        return snapshot
+
+    def _told(self, intent: Intent, files: Sequence[WrittenFile]) -> Snapshot:
+        """Publish an intent, and tell listeners how that went."""
+        run, before_ms = self._run(intent, files), self.before.taken()
+        try:
+            snapshot = run.publish()
+        except BaseException as error:
+            run.tell_failed(error, before_ms)
+            raise
+        finally:
+            self.attempts += run.attempts
+            self.spent.join(before_ms)
+            self.spent.join(run.stages.millis)
+        run.tell_published(snapshot, before_ms)
         return snapshot
 
     def _removal(self, replaced: PartitionSelection, identifier: int) -> Intent:

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from lakewright.errors import CommitConflictError, LakewrightError
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import MetricsEvent, is_observed, tell
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.side_by_side import Errands
@@ -68,7 +69,7 @@ def publish_on_newest(
     retries: Retries,
 ) -> Attempt[Made]:
     """Prepare a change on the newest snapshot and publish it, from the start again as often as others publish first."""
-    started = time.monotonic()
+    started, began = time.monotonic(), time.time_ns()
     for number in range(1, retries.retries_max + 2):
         with Errands(store.storage) as errands:
             same_table = errands.start(store.check_same_table)
@@ -77,9 +78,15 @@ def publish_on_newest(
         made = prepare(base)
         try:
             return Attempt(number, made, publish(made, base))
-        except retries.on:
+        except retries.on as error:
+            why = type(error).__name__
             late = retries.timeout_ms is not None and (time.monotonic() - started) * 1000 >= retries.timeout_ms
             if number > retries.retries_max or late:
                 raise
-        time.sleep(retries.pause_seconds(number))
+        pause = retries.pause_seconds(number)
+        if is_observed("retry"):
+            details = {"why": why, "wait_ms": round(pause * 1000, 3)}
+            spent = time.monotonic() - started
+            tell(MetricsEvent("retry", store.name, attempts=number, started_ns=began, seconds=spent, details=details))
+        time.sleep(pause)
     raise AssertionError("the last attempt returns or raises")

@@ -12,10 +12,11 @@ was published.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from time import perf_counter, time_ns
 
 from lakewright.commit.draft import Draft, Drafts, Environment
 from lakewright.commit.files import WrittenFile, check_written
@@ -33,6 +34,8 @@ from lakewright.errors import (
 from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import EventKind, MetricsEvent, Stages, is_observed, tell
+from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, state_of
 from lakewright.storage.side_by_side import Errands
@@ -61,6 +64,10 @@ class CommitRun:
     doubts: list[Draft] = field(default_factory=list)  # drafts of unknown outcome: they may be visible, or become so
     cause: Exception | None = None  # why the last outcome is unknown
     files_in_doubt: bool = False  # an attempt may have been visible for a time
+    stages: Stages = field(default_factory=Stages)
+    attempts: int = 0
+    started_ns: int = field(default_factory=time_ns)
+    replayed: bool = False  # the snapshot is of an earlier call, or of another process
 
     def __post_init__(self) -> None:
         self.drafts = Drafts(self.store, self.intent, self.environment)
@@ -94,16 +101,21 @@ class CommitRun:
         without_progress, last_id = 0, MAX_LONG
         winner_id: int | None = None
         for attempt in range(ATTEMPTS_MAX):
-            began = environment.clock()
+            began, since = environment.clock(), perf_counter()
+            self.attempts = attempt + 1
             # The snapshot may exist although the reply was lost, so look before trying again.
             newer = [] if winner_id is None or self._is_on_server else list(self.store.snapshots.walk_on(winner_id))
             base = newer[-1] if newer else self._newest()
+            self.stages.add("look", since)
             found = self._draft_on(base, newer, attempt)
             if isinstance(found, Snapshot):
                 return self._finish_published(found)
-            draft = found
-            match self._hand_in(draft):
+            draft, since = found, perf_counter()
+            outcome = self._hand_in(draft)
+            since = self.stages.add("publish", since)
+            match outcome:
                 case Published() if self._stays(draft):
+                    self.stages.add("confirm", since)
                     return draft.snapshot
                 case Published() | Unknown(is_gone=True):
                     winner_id = None  # its metadata stays for the orphans: it was visible, and others may have read it
@@ -119,7 +131,11 @@ class CommitRun:
             last_id = draft.snapshot.id
             if without_progress > retries_max or (timeout is not None and environment.clock() - started >= timeout):
                 break
-            environment.sleep(self._wait_seconds(attempt, took_millis=environment.clock() - began))
+            wait = self._wait_seconds(attempt, took_millis=environment.clock() - began)
+            self._tell_retry(outcome, draft, wait)
+            since = perf_counter()
+            environment.sleep(wait)
+            self.stages.add("wait", since)
         if self.doubts:
             raise self._unknown() from self.cause
         raise self._not_published(f"other writers were faster {counted(attempt + 1, 'time')}")
@@ -129,6 +145,7 @@ class CommitRun:
 
     def _draft_on(self, base: Snapshot | None, newer: Sequence[Snapshot], attempt: int) -> Draft | Snapshot:
         """Write the metadata of a commit on a base, or return the snapshot that published the commit before."""
+        since = perf_counter()
         with Errands(self.store.storage) as errands:
             self.drafts.ask_early(base, errands)
             files_checked = errands.start(partial(self._check_files, attempt))
@@ -136,7 +153,12 @@ class CommitRun:
                 return existing
             self._drop_lost_drafts(base)
             files_checked.result()
-            return self.drafts.draft(plan_on(self.store, self.intent, base), in_doubt=bool(self.doubts))
+            since = self.stages.add("check", since)
+            plan = plan_on(self.store, self.intent, base)
+            since = self.stages.add("plan", since)
+            draft = self.drafts.draft(plan, in_doubt=bool(self.doubts))
+            self.stages.add("manifests", since)
+            return draft
 
     def _stays(self, draft: Draft) -> bool:
         """Do what follows the publishing; False if the base was rolled back before it, and the snapshot taken back."""
@@ -194,6 +216,7 @@ class CommitRun:
         self._drop_lost_drafts(existing, published=True)
         self.store.snapshots.write_latest_hint(existing.id)
         if state_of(existing) not in self.search.tried:
+            self.replayed = True
             # The marker stays: it shows later replays that the messages were committed. If another process did the same
             # job with other files, they were not, and the marker is deleted.
             ours = self.intent.once_since is None or self.search.holds(existing)
@@ -227,6 +250,40 @@ class CommitRun:
             return min(wait, longest) * self.environment.random() / 1000
         wait = min(shortest << min(attempt, _DOUBLINGS_LIMIT), longest)
         return wait * (1 + _JITTER * self.environment.random()) / 1000
+
+    def tell_published(self, snapshot: Snapshot, before_ms: Mapping[str, float]) -> None:
+        """Tell listeners what was published; `before_ms` are the stages before the commit."""
+        if not is_observed("commit"):
+            return
+        entries = self.intent.change.entries
+        added = [entry.file for entry in entries if entry.kind == ADD]
+        details = {"removed_files": len(entries) - len(added)} if len(entries) > len(added) else {}
+        event = self._event("commit", {**details, "replayed": True} if self.replayed else details, before_ms)
+        rows, size = sum(file.row_count for file in added), sum(file.file_size for file in added)
+        tell(replace(event, snapshot_id=snapshot.id, rows=rows, files=len(added), bytes=size))
+
+    def tell_failed(self, error: BaseException, before_ms: Mapping[str, float]) -> None:
+        """Tell listeners that the run ended with an error."""
+        if is_observed("failure"):
+            tell(self._event("failure", {"error": type(error).__name__}, before_ms))
+
+    def _tell_retry(self, outcome: Outcome, draft: Draft, wait: float) -> None:
+        if is_observed("retry"):
+            why = {LostRace: "lost the race", Unknown: "outcome unknown"}.get(type(outcome), "rolled back")
+            details = {"why": why, "wanted_snapshot": draft.snapshot.id, "wait_ms": round(wait * 1000, 3)}
+            tell(self._event("retry", details, {}))
+
+    def _event(self, kind: EventKind, details: Mapping[str, object], before_ms: Mapping[str, float]) -> MetricsEvent:
+        return MetricsEvent(
+            kind,
+            self.store.name,
+            str(self.intent.kind.value),
+            attempts=self.attempts,
+            started_ns=self.started_ns,
+            seconds=(time_ns() - self.started_ns) / 1e9,
+            stages_ms={**before_ms, **self.stages.millis},
+            details=details,
+        )
 
     def _unknown(self) -> CommitUnknownError:
         intent = self.intent

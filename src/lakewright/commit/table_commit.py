@@ -19,6 +19,7 @@ from typing import Protocol, Self, TypeAlias
 from lakewright.commit.committer import UPKEEP, Committer, PartitionSpec
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
@@ -30,7 +31,7 @@ REROUTES_MAX = 10  # how often others may choose buckets first
 
 
 @dataclass(frozen=True, slots=True)
-class CommitResult:
+class CommitResult(InNotebook):
     """What a commit brought into the table."""
 
     snapshot_id: int | None  # None: there was nothing to commit
@@ -40,6 +41,9 @@ class CommitResult:
     seconds: float
     partitions: int
     replayed: bool = False  # an earlier run or another process committed the same job before
+    attempts: int = 1  # how often publishing was tried; more than once if other writers were faster
+    # Where the time went: `write` and `flush` of the writers, then the stages of the commit.
+    stages_ms: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,10 @@ class TableCommit:
             bytes=sum(f.file_size for f in files),
             seconds=time.monotonic() - started,
             partitions=len({m.partition_bytes for m in messages if m.new_files}),
+            attempts=max(1, self._committer.attempts),
+            stages_ms=self._committer.spent.taken(),
         )
+        self._committer.attempts = 0
         if snapshot is not None:
             self._follow_up(snapshot, messages, identifier)
         return result

@@ -22,7 +22,7 @@ from lakewright.compact.publish import place_name, publish_fitting
 from lakewright.compact.request.choice import CompactChoice
 from lakewright.compact.request.estimate import estimate
 from lakewright.compact.rewrite import run_task
-from lakewright.compact.rounds import ROUNDS_MAX, CompactResult, side_by_side
+from lakewright.compact.rounds import ROUNDS_MAX, CompactResult, side_by_side, tell_compaction
 from lakewright.compact.task import (
     CompactTask,
     Partitions,
@@ -35,6 +35,7 @@ from lakewright.compact.task import (
 from lakewright.datafiles.rolling import wall_clock_ms
 from lakewright.errors import LakewrightError, LakewrightWarning, UnsupportedError
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import Stages
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import CommitKind, Snapshot
@@ -126,17 +127,21 @@ def run_plan(
     If other commits took away files of some buckets meanwhile, the other buckets are published all the same, and these
     are planned again in a further round, up to `ROUNDS_MAX`.
     """
-    started = time.monotonic()
+    started, began, stages, rounds = time.monotonic(), time.time_ns(), Stages(), 0
     result, only = CompactResult(None), None
     for left in reversed(range(ROUNDS_MAX)):
+        since, rounds = time.perf_counter(), rounds + 1
         base, newest = newest or store.snapshots.latest(), None
         with store.checking_same_table():
             tasks = [] if base is None else plan(base)
         tasks = [task for task in tasks if only is None or (task.partition, task.bucket) in only]
+        since = stages.add("plan", since)
         messages = [message for message in (run or _in_threads)(store, tasks) if not message.is_empty] if tasks else []
+        since = stages.add("rewrite", since)
         if base is None or not messages:
             break
         done = publish_fitting(store, base, messages)
+        stages.add("commit", since)
         result = result + done.result
         if done.error is None:
             break
@@ -144,7 +149,9 @@ def run_plan(
             raise done.error
         only = done.lost
         result = replace(result, skipped=() if left else tuple(map(partial(place_name, store), sorted(only))))
-    return replace(result, seconds=time.monotonic() - started)
+    result = replace(result, seconds=time.monotonic() - started, attempts=rounds, stages_ms=stages.millis)
+    tell_compaction(store, result, began)
+    return result
 
 
 def _in_threads(store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:

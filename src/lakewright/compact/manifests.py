@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 
 from lakewright.commit.committer import Committer
+from lakewright.display.notebook import InNotebook
 from lakewright.metadata.store import TableStore
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
@@ -21,7 +22,7 @@ _ALL = {
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestsResult:
+class ManifestsResult(InNotebook):
     """What a manifest compaction did."""
 
     snapshot_id: int | None  # None: there was nothing to do

@@ -8,16 +8,18 @@ unknown, nothing is deleted. What came of it is a `CompactResult`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar
 
 from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.retry import Retries, publish_on_newest
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import CommitConflictError, CommitContentionError
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import MetricsEvent, Stages, is_observed, tell
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import Snapshot
 
@@ -42,7 +44,7 @@ class PartitionEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactResult:
+class CompactResult(InNotebook):
     """What a compaction did to the table, or what it would do (`dry_run`: then files, rows and bytes are estimates)."""
 
     snapshot_id: int | None  # None: nothing was published
@@ -57,6 +59,8 @@ class CompactResult:
     dry_run: bool = False
     skipped: tuple[str, ...] = ()  # buckets that other writers changed again and again meanwhile: they stay as they are
     details: tuple[PartitionEstimate, ...] = ()  # of a dry run: each partition that would be compacted
+    attempts: int = 1  # rounds of planning; more than one if other writers changed the same buckets meanwhile
+    stages_ms: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)  # plan, rewrite, commit
 
     @property
     def is_empty(self) -> bool:
@@ -64,6 +68,9 @@ class CompactResult:
         return self.snapshot_id is None and not (self.dry_run and self.files_before)
 
     def __add__(self, later: CompactResult) -> CompactResult:
+        stages = Stages()
+        stages.join(self.stages_ms)
+        stages.join(later.stages_ms)
         return CompactResult(
             later.snapshot_id if self.snapshot_id is None or later.snapshot_id is not None else self.snapshot_id,
             self.buckets + later.buckets,
@@ -77,27 +84,60 @@ class CompactResult:
             self.dry_run or later.dry_run,
             (*self.skipped, *later.skipped),
             (*self.details, *later.details),
+            max(self.attempts, later.attempts),
+            stages.millis,
         )
 
 
 def in_rounds(store: TableStore, produce: Produce, publish: Publish) -> CompactResult:
     """Make messages from the newest snapshot and publish them; begin again when another commit comes in between."""
-    started = time.monotonic()
+    started, began, stages = time.monotonic(), time.time_ns(), Stages()
 
     def work(base: Snapshot | None) -> list[CommitMessage]:
-        return [] if base is None else produce(base)
+        since = time.perf_counter()
+        made = [] if base is None else produce(base)
+        stages.add("rewrite", since)
+        return made
 
     def publish_or_delete(messages: Sequence[CommitMessage], base: Snapshot | None) -> Snapshot | None:
+        since = time.perf_counter()
         try:
             return None if base is None or not messages else publish(messages, base)
         except OVERTAKEN:
             # Nothing was published, so no snapshot names these files.
             delete_written(store, files_of(store, messages))
             raise
+        finally:
+            stages.add("commit", since)
 
     attempt = publish_on_newest(store, work, publish_or_delete, Retries(OVERTAKEN, ROUNDS_MAX - 1))
     snapshot_id = None if attempt.published is None else attempt.published.id
-    return replace(result_of(attempt.made), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
+    counts = replace(result_of(attempt.made), snapshot_id=snapshot_id, seconds=time.monotonic() - started)
+    result = replace(counts, attempts=attempt.number, stages_ms=stages.millis)
+    tell_compaction(store, result, began)
+    return result
+
+
+def tell_compaction(store: TableStore, result: CompactResult, started_ns: int) -> None:
+    """Tell listeners of a compaction that published a snapshot."""
+    if result.snapshot_id is None or not is_observed("compaction"):
+        return
+    tell(
+        MetricsEvent(
+            "compaction",
+            store.name,
+            "COMPACT",
+            result.snapshot_id,
+            result.rows,
+            result.files_after,
+            result.bytes,
+            result.attempts,
+            started_ns,
+            result.seconds,
+            result.stages_ms,
+            {"files_before": result.files_before, "buckets": result.buckets, "skipped": len(result.skipped)},
+        )
+    )
 
 
 def side_by_side(

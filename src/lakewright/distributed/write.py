@@ -9,7 +9,7 @@ Always holds: a job with an id is committed once, whoever runs it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -64,16 +64,22 @@ def _verify(job: WriteJob, answers: Answers) -> _Written:
 def _publish(
     job: WriteJob, publication: Publication, compact: RunTasks, started: float, written: _Written
 ) -> JobEnd[WriteResult]:
-    committed = _commit(job.store, publication, written.messages, compact)
+    tasks_ms = {"tasks": (time.monotonic() - started) * 1000}
+    committed = _commit(job.store, publication, written.messages, compact, tasks_ms)
     timed = replace(committed, seconds=time.monotonic() - started)
     result = WriteResult(**asdict(timed), tasks=written.tasks, way=written.way)
     return JobEnd(result, None if publication.once_since is None else _overtaken(job, committed))
 
 
 def _commit(
-    store: TableStore, publication: Publication, messages: Sequence[CommitMessage], compact: RunTasks
+    store: TableStore,
+    publication: Publication,
+    messages: Sequence[CommitMessage],
+    compact: RunTasks,
+    before_ms: Mapping[str, float],
 ) -> CommitResult:
     committer = Committer(store, commit_user=publication.user, once_since=publication.once_since, sole=True)
+    committer.before.join(before_ms)
     after = partial(after_commit, store, run=compact) if store.schema.primary_keys else None
     identifier, replaced = publication.identifier, publication.replaced
     if identifier is None or publication.user is None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 
 MAX_LONG = 9223372036854775807  # the identifier of every batch commit
@@ -33,7 +34,7 @@ class CommitKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(InNotebook):
     """One immutable state of a table."""
 
     id: int
@@ -63,7 +64,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(InNotebook):
     """A snapshot with a name, whose files are kept after the snapshot itself has expired."""
 
     name: str

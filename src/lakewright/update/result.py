@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakewright.display.notebook import InNotebook
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateResult:
+class UpdateResult(InNotebook):
     """What one delete, update, upsert or merge did to the table.
 
     If no row had to change there is no new snapshot. The counts are None if the rows of the table were not looked up:
@@ -26,6 +29,8 @@ class UpdateResult:
     attempts: int = 1  # how often the change was planned; more than once if others changed the same rows meanwhile
     written: int = 0  # rows in the data files, copied rows and rows that delete others included
     replayed: bool = False  # an earlier run of the same job made the snapshot; this run wrote nothing
+    # Where the time went: `prepare` finds and changes rows, the rest are the stages of the commit.
+    stages_ms: Mapping[str, float] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def rows(self) -> int | None:

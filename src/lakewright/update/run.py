@@ -24,6 +24,7 @@ from lakewright.compact.task import with_schema_of
 from lakewright.errors import InvalidInputError, naming
 from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import Stages
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.supported import check_supported_for_write
@@ -75,17 +76,21 @@ def change(
     if job is not None and job.earlier is not None:
         return _earlier(store, job.earlier, run)
     started, early_look = time.monotonic(), EarlyLook(store)
+    before, spent = Stages(), Stages()
 
     def prepare_on(base: Snapshot | None) -> Prepared:
         early_look.begin_commit(base)
+        since = time.perf_counter()
         prepared = prepare(base)
-        return replace(prepared, messages=prepared.planned_on(base))
+        prepared = replace(prepared, messages=prepared.planned_on(base))
+        before.add("prepare", since)
+        return prepared
 
     def publish(prepared: Prepared, _: Snapshot | None) -> Snapshot | None:
         committer = Committer(store, sole=True) if job is None else job.committer(store)
         properties = None if job is None else job.properties(_facts(prepared))
         messages = prepared.messages
-        committer.early_look = early_look
+        committer.early_look, committer.before, committer.spent = early_look, before, spent
         return committer.commit(messages, operation=operation, properties=properties) if messages else None
 
     attempt = publish_on_newest(store, prepare_on, publish, Retries.of(store))
@@ -96,7 +101,8 @@ def change(
     if published is not None and store.schema.primary_keys:
         places = frozenset((m.partition_bytes, m.bucket) for m in prepared.messages)
         after_commit(store, published, places, run=run, is_newest=True)
-    return _result(published, prepared, attempt.number, time.monotonic() - started)
+    done = _result(published, prepared, attempt.number, time.monotonic() - started)
+    return replace(done, stages_ms={**before.millis, **spent.millis})
 
 
 def _facts(prepared: Prepared) -> dict[str, object]:

@@ -267,6 +267,7 @@ def test_values_out_of_bounds_are_refused(path: str, value: object) -> None:
         ("first_row_id", -1),
         ("min_key", "?"),
         ("min_key", "QQ=="[:3]),
+        ("min_key", "QR=="),  # bits behind the last byte
         ("external_path", "file:/etc/passwd"),
         ("value_stats_cols", [1]),
         ("value_stats", {"min_values": "", "max_values": ""}),

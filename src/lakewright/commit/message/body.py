@@ -6,7 +6,6 @@ out of range or a text that is not base64 raises an InvalidMessageError that nam
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 import operator
@@ -31,16 +30,19 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Codec(Generic[T]):
-    """How one kind of value becomes JSON and is read back; `decode` also gets the place, which its errors name."""
+    """How one kind of value becomes JSON and is read back.
+
+    `decode` also gets the place, which its errors name; None: nobody will see the error.
+    """
 
     encode: Callable[[T], JSON]
-    decode: Callable[[object, str], T]
+    decode: Callable[[object, str | None], T]
 
 
 def integer(low: int, high: int) -> Codec[int]:
     """Return the codec of numbers between two bounds, both included."""
 
-    def decode(value: object, place: str) -> int:
+    def decode(value: object, place: str | None) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise _refused(value, place)
         return value
@@ -51,7 +53,7 @@ def integer(low: int, high: int) -> Codec[int]:
 def one_of(texts: tuple[str, ...]) -> Codec[str]:
     """Return the codec of texts that are known beforehand."""
 
-    def decode(value: object, place: str) -> str:
+    def decode(value: object, place: str | None) -> str:
         if not isinstance(value, str) or value not in texts:
             raise _refused(value, place)
         return value
@@ -70,9 +72,11 @@ def optional(inner: Codec[T]) -> Codec[T | None]:
 def tuple_of(inner: Codec[T]) -> Codec[tuple[T, ...]]:
     """Return the codec of any number of values of one kind."""
 
-    def decode(value: object, place: str) -> tuple[T, ...]:
+    def decode(value: object, place: str | None) -> tuple[T, ...]:
         if not isinstance(value, list):
             raise _refused(value, place)
+        if place is None:
+            return tuple([inner.decode(item, None) for item in value])
         return tuple(inner.decode(item, f"{place}[{index}]") for index, item in enumerate(value))
 
     return Codec(lambda values: [inner.encode(value) for value in values], decode)
@@ -84,9 +88,11 @@ def record(make: Callable[..., T], members: Mapping[str, Codec[object]]) -> Code
     def encode(value: T) -> JSON:
         return {name: codec.encode(getattr(value, name)) for name, codec in members.items()}
 
-    def decode(value: object, place: str) -> T:
+    def decode(value: object, place: str | None) -> T:
         if not isinstance(value, dict) or value.keys() != members.keys():
             raise _refused(value, place)
+        if place is None:
+            return make(**{name: codec.decode(value[name], None) for name, codec in members.items()})
         return make(**{name: codec.decode(value[name], f"{place}.{name}") for name, codec in members.items()})
 
     return Codec(encode, decode)
@@ -94,7 +100,11 @@ def record(make: Callable[..., T], members: Mapping[str, Codec[object]]) -> Code
 
 def to_bytes(value: T, codec: Codec[T]) -> bytes:
     """Return a value as canonical JSON: equal values have equal bytes."""
-    return json.dumps(codec.encode(value), sort_keys=True, separators=(",", ":")).encode()
+    return _canonical(codec.encode(value))
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def from_bytes(data: bytes, codec: Codec[T]) -> T:
@@ -103,34 +113,45 @@ def from_bytes(data: bytes, codec: Codec[T]) -> T:
         parsed = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InvalidMessageError(f"the body of the commit message is not JSON: {error}") from error
-    value = codec.decode(parsed, "message")
+    try:
+        value = codec.decode(parsed, None)
+    except InvalidMessageError:
+        value = codec.decode(parsed, "message")  # says where
     # JSON in another form may contain more than was decoded, such as members named twice, so it is refused.
-    if to_bytes(value, codec) != data:
+    if _canonical(parsed) != data:
         raise InvalidMessageError("the body of the commit message is not in the form that lakewright writes")
     return value
 
 
-def _refused(value: object, place: str) -> InvalidMessageError:
+def _refused(value: object, place: str | None) -> InvalidMessageError:
     shown = repr(value)[:80]
     return InvalidMessageError(f"the commit message has {shown} at {place}; write the data again", place=place)
 
 
-def _decode_text(value: object, place: str) -> str:
+def _decode_text(value: object, place: str | None) -> str:
     # JSON allows half of a surrogate pair, which cannot be encoded in UTF-8.
     if not isinstance(value, str) or (not value.isascii() and _SURROGATE.search(value)):
         raise _refused(value, place)
     return sys.intern(value)  # thousands of messages of one write repeat the same texts
 
 
-def _decode_blob(value: object, place: str) -> bytes:
+def _decode_blob(value: object, place: str | None) -> bytes:
+    text = _decode_text(value, place)
     try:
-        return base64.b64decode(_decode_text(value, place), validate=True)
+        data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise _refused(value, place) from error
+    if _encode_blob(data) != text:  # bits behind the last byte may differ
+        raise _refused(value, place)
+    return data
+
+
+def _encode_blob(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 TEXT: Codec[str] = Codec(str, _decode_text)
-BLOB: Codec[bytes] = Codec(lambda value: base64.b64encode(value).decode(), _decode_blob)
+BLOB: Codec[bytes] = Codec(_encode_blob, _decode_blob)
 LONG = integer(-LONG_MAX - 1, LONG_MAX)
 NATURAL = integer(0, LONG_MAX)
 NATURAL_INT = integer(0, INT_MAX)

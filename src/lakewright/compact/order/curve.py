@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -122,7 +122,7 @@ def _mixed(numbers: Sequence[_Ranks], bits: int) -> Words:
     return out
 
 
-@cache
+@lru_cache(maxsize=64)
 def _spread(step: int) -> Words:
     """Return for each byte a word in which its bits stand so many places apart; what goes beyond a word is cut off."""
     table = [sum((byte >> bit & 1) << bit * step for bit in range(_BYTE_BITS)) for byte in range(1 << _BYTE_BITS)]

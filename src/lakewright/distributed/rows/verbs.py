@@ -10,6 +10,7 @@ starts again from the newest snapshot.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from lakewright.calls import Progress, ProgressCallback
@@ -67,4 +68,5 @@ def upsert_by_lookup(
     if callable(progress):
         progress(Progress(done.written, done.bytes, done.seconds))
     way = "rows that are there were looked up, and written with the columns that the data lacks"
-    return WriteResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions, way=way)
+    made = WriteResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions, way=way)
+    return replace(made, attempts=done.attempts, stages_ms=done.stages_ms)

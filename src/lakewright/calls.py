@@ -237,7 +237,16 @@ def _upsert_batches(
         done = upsert(table.store, parts, job=run)
     if done.replayed and done.snapshot_id is not None:
         return earlier_result(table.store, table.store.snapshots.get(done.snapshot_id))
-    return CommitResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions)
+    return CommitResult(
+        done.snapshot_id,
+        done.written,
+        done.files,
+        done.bytes,
+        done.seconds,
+        done.partitions,
+        attempts=done.attempts,
+        stages_ms=done.stages_ms,
+    )
 
 
 class HasKeys(Protocol):

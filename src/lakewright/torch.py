@@ -126,10 +126,25 @@ class StreamedRows(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         self._settings = settings
         self._threads = threads
         self.epoch = 0
+        self._skipped = 0  # rows that the next iteration leaves out, as an earlier one has given them
+        self._given = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration shuffle in another order; call it before the data loader starts its workers."""
         self.epoch = arguments.count("epoch", epoch)
+
+    def state_dict(self) -> dict[str, int]:
+        """Return how far the iteration of this rank and worker has come, for `load_state_dict` of a later run."""
+        return {"epoch": self.epoch, "rows": self._given}
+
+    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+        """Let the next iteration go on where another one was, with the same splits, settings, ranks and workers.
+
+        Rows come in an order that only these decide, shuffled or not, so that each is given once.
+        """
+        state = arguments.mapping("state_dict", state_dict)
+        self.epoch = arguments.count("epoch", state.get("epoch"))
+        self._skipped = arguments.count("rows", state.get("rows"))
 
     def __iter__(self) -> Iterator[object]:
         settings, worker = self._settings, get_worker_info()
@@ -141,14 +156,21 @@ class StreamedRows(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
             batches = self._shuffled(splits, order)
         else:
             batches = iter(self._read.to_arrow_batch_reader(splits, parallelism=self._threads))
-        batches = batches if settings.batch_size is None else sized_batches(batches, settings.batch_size)
-        match settings.batch_format:
-            case "row":
-                return (row for batch in batches for row in batch.to_pylist())
-            case "pyarrow":
-                return batches
-            case _:
-                return map(settings.to_tensor_fn or to_tensors, batches)
+        self._given, self._skipped = self._skipped, 0
+        batches = _after(batches, self._given)
+        return self._counted(batches if settings.batch_size is None else sized_batches(batches, settings.batch_size))
+
+    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[object]:
+        """Yield rows or batches in the form that was asked for, and count the rows that were given."""
+        settings = self._settings
+        for batch in batches:
+            if settings.batch_format == "row":
+                for row in batch.to_pylist():
+                    self._given += 1
+                    yield row
+                continue
+            self._given += batch.num_rows
+            yield batch if settings.batch_format == "pyarrow" else (settings.to_tensor_fn or to_tensors)(batch)
 
     def _share(self, index: int, count: int) -> list[DataSplit]:
         """Return the splits of one worker of all; a read with a limit is the first worker's alone."""
@@ -235,6 +257,15 @@ def _in_turns(readers: Iterator[Iterator[pa.RecordBatch]], at_once: int) -> Iter
                 continue
             active.remove(reader)
             active.extend(islice(readers, 1))
+
+
+def _after(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches after so many."""
+    left = rows
+    for batch in batches:
+        if left < batch.num_rows:
+            yield batch.slice(left) if left else batch
+        left = max(0, left - batch.num_rows)
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

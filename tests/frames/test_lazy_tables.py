@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -226,3 +226,36 @@ def test_golden_tables_have_the_same_rows(name: str) -> None:
     with duckdb.connect() as connection:
         assert lw.duckdb_relation(table, connection).count("*").fetchall() == [(rows.num_rows,)]
     assert lw.scan_polars(table).collect().equals(pl.DataFrame(pl.from_arrow(rows)), null_equal=True)
+
+
+def _reads(query: Callable[[], object]) -> list[tuple[object, int]]:
+    """Return the columns and the number of files of the reads that a query makes, as metrics tell them."""
+    events: list[lw.MetricsEvent] = []
+    lw.add_metrics_hook(events.append)
+    try:
+        query()
+    finally:
+        lw.remove_metrics_hook(events.append)
+    return [(event.details["columns"], event.files) for event in events if event.kind == "read"]
+
+
+def test_metrics_tell_that_only_the_needed_columns_and_files_are_read(tmp_path: Path) -> None:
+    table = lw.create_table_from(_rows(0), "d.t", catalog=tmp_path)
+    for number in (1, 2, 3):
+        lw.write_table(_rows(number), table)
+    query = lw.scan_polars(table).filter(pl.col("id") >= 30).select("x")
+    assert _reads(query.collect) == [(("id", "x"), 1)]
+    relation = lw.duckdb_relation(table)
+    assert _reads(relation.filter("id >= 30").project("x").fetchall) == [(("id", "x"), 1)]
+    assert _reads(lw.scan_polars(table).select("s").collect) == [(("s",), 4)]
+
+
+def test_variables_are_names_in_duckdb(tmp_path: Path) -> None:
+    """A table and a read builder are Arrow streams, which DuckDB finds by the name of the variable."""
+    orders = lw.create_table_from({"id": [1, 2, 3], "n": [5, 6, 7]}, "d.t", catalog=tmp_path)
+    chosen = orders.new_read_builder().with_filter("id > 1").with_projection(["n"])
+    lazy = lw.duckdb_relation(orders)
+    assert duckdb.execute("SELECT sum(n) FROM orders WHERE id > 1").fetchall() == [(13,)]
+    assert duckdb.execute("SELECT sum(n) FROM chosen").fetchall() == [(13,)]
+    assert duckdb.execute("SELECT sum(n) FROM lazy WHERE id > 1").fetchall() == [(13,)]
+    del chosen, lazy  # DuckDB alone has used them

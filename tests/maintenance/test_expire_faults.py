@@ -26,15 +26,18 @@ def observe(catalog: lw.Catalog) -> object:
 
 
 @pytest.mark.parametrize(
-    ("options", "kinds"),
+    ("options", "kinds", "at_once"),
     [
-        (VECTORS, (FaultKind.CRASH_AFTER, FaultKind.ERROR_BEFORE)),
-        (LONG, (FaultKind.CRASH_BEFORE,)),
+        (VECTORS, (FaultKind.CRASH_AFTER, FaultKind.ERROR_BEFORE), 1),
+        (LONG, (FaultKind.CRASH_BEFORE,), 1),
+        (VECTORS, (FaultKind.CRASH_AFTER, FaultKind.ERROR_BEFORE, FaultKind.ERROR_AFTER), 4),
     ],
-    ids=["vectors and changelog", "long-lived changelog"],
+    ids=["vectors and changelog", "long-lived changelog", "side by side"],
 )
 @pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")
-def test_every_fault_of_an_expiry_leaves_whole_snapshots(options: dict[str, str], kinds: tuple[FaultKind, ...]) -> None:
+def test_every_fault_of_an_expiry_leaves_whole_snapshots(
+    options: dict[str, str], kinds: tuple[FaultKind, ...], at_once: int
+) -> None:
     def prepare(catalog: lw.Catalog) -> None:
         catalog.create_database("d")
         catalog.create_table("d.t", lw.Schema(FIELDS, None, ["k"], options))
@@ -48,7 +51,8 @@ def test_every_fault_of_an_expiry_leaves_whole_snapshots(options: dict[str, str]
     def expire(catalog: lw.Catalog) -> None:
         catalog.get_table("d.t").expire_snapshots(retain_max=1)
 
-    report = enumerate_faults(Operation("expire", prepare, expire, expire), observe, kinds)
+    operation = Operation("expire", prepare, expire, expire)
+    report = enumerate_faults(operation, observe, kinds, renames=at_once == 1, at_once=at_once)
     assert report.calls > 0
     assert report.failures == ()
     print(f"{report.operation}: {report.calls} calls, {report.runs} runs")

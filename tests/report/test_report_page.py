@@ -15,14 +15,15 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.cli.main import main, parser
+from lakewright.cli.main import main
+from lakewright.display.words import in_size
 from lakewright.report.advice import advice_of
 from lakewright.report.facts import Commit, Expiry, Orphans, Partition, Shortened, TableFacts, Totals
 from lakewright.report.gather import gather
 from lakewright.report.page import page
 from lakewright.report.style import DARK, LIGHT, SHAPES
-from lakewright.report.words import in_size
 from lakewright.statements.parse.parser import parse_statement
+from support.command_tables import parse_words
 from support.report_tables import PANELS, odd_table, orders
 
 _VOID = {"meta"}
@@ -143,7 +144,7 @@ def test_the_calls_of_the_advice_can_be_made(table: lw.FileStoreTable, facts: Ta
     assert set(titles) == {"Compact:", "Drop", "Expire", "Look", "Merge", "Use", "Remove"}
     for one in (*advice, *advice_of(replace(facts, snapshot=None))):
         if one.command:
-            parser().parse_args(shlex.split(one.command)[1:])
+            parse_words(shlex.split(one.command)[1:])
         if one.sql.startswith("CALL"):
             parse_statement(one.sql)
         method = re.fullmatch(r"table\.(\w+)\(.*\)", one.python)

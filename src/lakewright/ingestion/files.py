@@ -22,7 +22,7 @@ from pyarrow import orc
 
 from lakewright.errors import InvalidInputError
 from lakewright.ingestion.rows import BadRecord
-from lakewright.ingestion.sources import LocalFile, Source, part_of
+from lakewright.ingestion.sources import ARROW, LocalFile, Source, part_of
 from lakewright.ingestion.text import guess
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.types import DataField
@@ -32,6 +32,7 @@ Loads: TypeAlias = Callable[..., Any]
 
 BLOCK_BYTES = 8 << 20
 ROWS = 64 << 10  # of parquet at a time
+_IPC_MARK = b"ARROW1"  # how an Arrow file begins; a stream does not
 _SPARK_COMPRESSIONS = frozenset({"snappy", "deflate", "xz"})  # pyarrow does not decompress files with these endings
 # Options of Spark's readers that this process follows as well.
 CSV_OPTIONS = frozenset(
@@ -161,12 +162,38 @@ def header_warnings(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def arrow_schema(path: str, format: str) -> pa.Schema:  # noqa: A002 - what every reader of files calls it
-    """Return the columns of a parquet or orc file."""
+    """Return the columns of a parquet, orc or Arrow file."""
+    readers: dict[str, Callable[[str], pa.Schema]] = {
+        "parquet": pq.read_schema,
+        "orc": lambda place: orc.ORCFile(place).schema,
+        ARROW: _ipc_schema,
+    }
     try:
-        schema = pq.read_schema(path) if format == "parquet" else orc.ORCFile(path).schema
+        schema = readers[format](path)
     except (pa.ArrowInvalid, OSError) as error:
         raise InvalidInputError(f"{path}: it cannot be read as {format} ({error})", source=path) from error
     return schema.remove_metadata()
+
+
+def _ipc_schema(path: str) -> pa.Schema:
+    with pa.OSFile(path) as file:
+        return _ipc_reader(file).schema
+
+
+def ipc_batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of an Arrow file, or of an Arrow stream in a file."""
+    with pa.OSFile(path) as file:
+        reader = _ipc_reader(file)
+        if isinstance(reader, pa.RecordBatchFileReader):
+            yield from (reader.get_batch(at).select(list(columns)) for at in range(reader.num_record_batches))
+        else:
+            yield from (batch.select(list(columns)) for batch in reader)
+
+
+def _ipc_reader(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
+    is_file = file.read(len(_IPC_MARK)) == _IPC_MARK
+    file.seek(0)
+    return pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
 
 
 def nullable_fields(schema: pa.Schema) -> tuple[DataField, ...]:

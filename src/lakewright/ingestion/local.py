@@ -22,8 +22,8 @@ from lakewright.ingestion import files
 from lakewright.ingestion.files import JsonBlock, Skipped, TextFormat
 from lakewright.ingestion.plan import Call, IngestResult, Target
 from lakewright.ingestion.rows import BadRecord, BadRow, BadRowSink, Conversion
-from lakewright.ingestion.run import EngineResult, OpenedSource, run_call
-from lakewright.ingestion.sources import LocalFile, Source, SourceInput
+from lakewright.ingestion.run import EngineResult, OpenedSource, new_fields, run_call
+from lakewright.ingestion.sources import ARROW, LocalFile, Source, SourceInput, find_sources
 from lakewright.ingestion.text import STRING, Guess, ParseSettings, as_text, guess
 from lakewright.spec.arguments import Path, SchemaMode, WriteMode
 from lakewright.spec.arrow import to_arrow_type
@@ -78,6 +78,16 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     ['BIGINT NOT NULL', 'STRING', 'DECIMAL(18, 2)']
     """
     return run_call(LocalEngine(progress), locals())
+
+
+def schema_of_files(
+    source: SourceInput | Sequence[SourceInput],
+    *,
+    format: str | None = None,  # noqa: A002 - what every reader of files calls it
+    header: bool = True,
+) -> tuple[DataField, ...]:
+    """Return the columns that `ingest` would give a new table for files; types of texts are guessed from all values."""
+    return new_fields(LocalEngine(), find_sources(source, format=format), Call(header=header))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +305,9 @@ def _typed_batches(path: str, format: str, columns: Sequence[str]) -> Iterator[p
     if format == "parquet":
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(files.ROWS, columns=list(columns))
+        return
+    if format == ARROW:
+        yield from files.ipc_batches(path, columns)
         return
     stripes = orc.ORCFile(path)
     for number in range(stripes.nstripes):

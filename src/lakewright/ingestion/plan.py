@@ -14,6 +14,7 @@ from lakewright.catalog.base import Catalog
 from lakewright.catalog.factory import CatalogFactory
 from lakewright.catalog.open import open_table
 from lakewright.commit.table_commit import WriteResult
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError
 from lakewright.ingestion.columns import ColumnChange, ColumnRequest
 from lakewright.metadata.store import TableStore
@@ -168,7 +169,7 @@ class IngestPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class IngestResult:
+class IngestResult(InNotebook):
     """What an ingest did; a dry run has a plan and nothing else."""
 
     plan: IngestPlan

@@ -172,6 +172,11 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     return IngestResult(plan, written.result, time.monotonic() - started, bad.count, bad.file, written.duplicates)
 
 
+def new_fields(engine: Engine, sources: Sequence[Source], call: Call) -> tuple[DataField, ...]:
+    """Return the columns of the table that would be made for sources."""
+    return tuple(_fields_of_new_table([one for source in sources for one in engine.open(source, call)], call))
+
+
 # ---- the columns of the table ----------------------------------------------------------------------------------------
 
 

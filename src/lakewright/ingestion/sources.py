@@ -24,8 +24,9 @@ from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.option_keys import storage_options
 from lakewright.table.table import FileStoreTable
 
-FORMATS = ("parquet", "csv", "json", "orc", "table")
+FORMATS = ("parquet", "csv", "json", "orc", "arrow", "table")
 FRAME = "frame"
+ARROW = "arrow"
 TABLE = "table"
 
 _SUFFIXES = {
@@ -38,9 +39,21 @@ _SUFFIXES = {
     "jsonl": "json",
     "ndjson": "json",
     "orc": "orc",
+    "arrow": "arrow",
+    "arrows": "arrow",
+    "ipc": "arrow",
+    "feather": "arrow",
 }
 _COMPRESSIONS = {"gz", "bz2", "zst", "snappy", "lz4", "deflate", "xz"}  # a.csv.gz is a csv file
-_SPELLINGS = {"jsonl": "json", "ndjson": "json", "tsv": "csv", "lakewright": TABLE, "paimon": TABLE}
+_SPELLINGS = {
+    "jsonl": "json",
+    "ndjson": "json",
+    "tsv": "csv",
+    "ipc": ARROW,
+    "feather": ARROW,
+    "lakewright": TABLE,
+    "paimon": TABLE,
+}
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+)://")
 _PATTERN = re.compile(r"[*?\[]")
 _PARTITION = re.compile(r"^([^=]+)=")

@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import partial
 from itertools import pairwise
+from typing import TypeVar
 
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError, counted
-from lakewright.maintenance.orphans import branch_layouts, check_inside, is_own, kept_tags, while_named
+from lakewright.maintenance.orphans import branch_layouts, check_inside, kept_tags, own_directories, while_named
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.snapshots import Changelogs, Snapshots
@@ -32,8 +34,14 @@ from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import CommitKind, Snapshot, is_same_state, snapshot_from_json, to_json
 from lakewright.spec.units import MAX_INT
+from lakewright.storage.layout import MAIN_BRANCH
+from lakewright.storage.side_by_side import Errands, each
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _THREADS = 16
+_BLOCK = 32  # the changes of so many snapshots are in memory at a time
 _THREADED_MIN = 8  # below this starting threads costs more than it saves
 
 
@@ -94,7 +102,7 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
-class ExpireResult:
+class ExpireResult(InNotebook):
     """What an expiry removed, or would remove: ids of snapshots, and numbers of files."""
 
     snapshot_ids: tuple[int, ...] = ()
@@ -119,22 +127,24 @@ def expire_snapshots(
     now = time.time_ns() // 1_000_000 if now_millis is None else now_millis
     retention = retention or Retention.of_options(store.options, now)
     changelogs = retention.of_changelogs(store.options, now)
-    store.check_same_table()
-    ids = store.snapshots.ids()
+    with Errands(store.storage) as errands:
+        listed = errands.start(store.snapshots.ids)
+        store.check_same_table()
+        ids = listed.result()
     if not ids:
         return ExpireResult(dry_run=dry_run)
     times = _times(store, ids)
     consumers = {} if _ignores_consumers(store, changelogs) else _next_snapshots(store, now, dry_run=dry_run)
     kept_id = _first_kept(ids, retention, min(consumers.values(), default=None), times)
     place = bisect_left(ids, kept_id)
-    expiring = _read_all(store, ids[:place])
+    known = _read_all(store, ids if place else [])
+    expiring = [snapshot for snapshot in known if snapshot.id < kept_id]
     files = _FilesToDelete(store)
     if expiring:
-        files.add_snapshots(
-            expiring,
-            [store.snapshots.get(kept_id), *_read_all(store, ids[place + 1 :])],
-            keep_changelogs=changelogs is not None,
-        )
+        remaining = [snapshot for snapshot in known if snapshot.id >= kept_id]
+        if not remaining or remaining[0].id != kept_id:
+            remaining.insert(0, store.snapshots.get(kept_id))  # raises: it is not there
+        files.add_snapshots(expiring, remaining, keep_changelogs=changelogs is not None)
     if changelogs is not None:
         files.add_changelogs(_old_changelogs(store, changelogs, expiring, ids[-1]))
     files.keep_referenced()
@@ -149,9 +159,12 @@ def expire_snapshots(
     )
     if dry_run:
         return result
-    store.check_same_table()  # another table at this path would have snapshots with the same ids
+    with Errands(store.storage) as errands:
+        same = errands.start(store.check_same_table)  # another table at this path would have snapshots of the same ids
+        if files.oldest_kept is not None:
+            _check_kept(store, files.oldest_kept, None, 0)
+        same.result()
     if files.oldest_kept is not None:
-        _check_kept(store, files.oldest_kept, None, 0)
         _remove_snapshots(store, expiring, files.oldest_kept, keep_changelogs=changelogs is not None)
     files.keep_referenced()  # somebody may have tagged a snapshot before its file was deleted
     files.keep_new(frozenset(ids[place:]))
@@ -183,20 +196,27 @@ def _read_all(store: TableStore, ids: Sequence[int]) -> list[Snapshot]:
         except NotFoundError:
             return None
 
-    if len(ids) <= _THREADED_MIN:
-        snapshots = [read(snapshot_id) for snapshot_id in ids]
-    else:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            snapshots = list(pool.map(read, ids))
-    return [snapshot for snapshot in snapshots if snapshot is not None]
+    return [snapshot for snapshot in _each(store, read, ids) if snapshot is not None]
+
+
+def _each(store: TableStore, call: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return the answer to a call for each item; many calls on a disk run in threads too."""
+    if store.storage.requests_at_once > 1 or len(items) <= _THREADED_MIN:
+        return each(store.storage, call, items)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(call, items))
 
 
 def _times(store: TableStore, ids: Sequence[int]) -> Callable[[int], int]:
     """Return a function that returns the time of the first snapshot whose id is at least the given one."""
+    known: dict[int, int] = {}
 
-    @cache
     def time_of(snapshot_id: int) -> int:
-        return store.snapshots.get(ids[min(bisect_left(ids, snapshot_id), len(ids) - 1)]).time_millis
+        place = min(bisect_left(ids, snapshot_id), len(ids) - 1)
+        if ids[place] not in known:
+            block = ids[place : place + min(_THREADS, store.storage.requests_at_once)]  # often the next ones follow
+            known.update((snapshot.id, snapshot.time_millis) for snapshot in _read_all(store, block))
+        return known[ids[place]] if ids[place] in known else store.snapshots.get(ids[place]).time_millis
 
     return time_of
 
@@ -347,12 +367,21 @@ class _FilesToDelete:
     ) -> None:
         """Add the files that only expiring snapshots need; both lists are oldest first."""
         oldest = self.oldest_kept = remaining[0]
-        for snapshot in (*expiring[1:], oldest):
-            # Files that a snapshot removed are needed only by earlier ones, unless a later one restored them.
-            self._add_removed(self._delta(snapshot, must=snapshot is oldest))
-        for snapshot in expiring:
-            self._add_metadata(snapshot, keep_changelogs=keep_changelogs)
-        _add_metadata_names(self.store, oldest, self._needed)
+        removing = (*expiring[1:], oldest)
+        names_of_oldest = partial(_add_metadata_names, self.store, oldest, self._needed)
+        for first in range(0, len(expiring), _BLOCK):
+            block = removing[first : first + _BLOCK]
+            calls: list[Callable[[], list[ManifestEntry] | None]] = [
+                *(partial(self._delta, snapshot, must=snapshot is oldest) for snapshot in block),
+                *(
+                    partial(self._add_metadata, snapshot, keep_changelogs=keep_changelogs)
+                    for snapshot in expiring[first : first + _BLOCK]
+                ),
+                *((names_of_oldest,) if first + _BLOCK >= len(expiring) else ()),
+            ]
+            for delta in each(self.store.storage, lambda call: call(), calls):
+                # Files that a snapshot removed are needed only by earlier ones, unless a later one restored them.
+                self._add_removed(delta or ())
         for snapshot in remaining[1:]:
             self._keep_restored(snapshot)
         for before, snapshot in pairwise((*expiring, *remaining)):
@@ -386,8 +415,13 @@ class _FilesToDelete:
                 del group[path]
 
     def _read_names(self) -> None:
-        for layout in branch_layouts(self.store):
-            for tag in kept_tags(self.store, layout):
+        with Errands(self.store.storage) as errands:
+            main = replace(self.store.layout, branch=MAIN_BRANCH)
+            of_main = errands.start(partial(kept_tags, self.store, main))
+            layouts = branch_layouts(self.store)
+            tags = [of_main.result(), *each(self.store.storage, partial(kept_tags, self.store), layouts[1:])]
+        for layout, found in zip(layouts, tags, strict=True):
+            for tag in found:
                 self._keep_snapshot((layout.branch, tag.name, tag.snapshot.id), tag.snapshot)
             snapshots = Snapshots(self.store.storage, layout)
             for snapshot_id in [] if layout.branch == self.store.layout.branch else snapshots.ids():
@@ -414,19 +448,15 @@ class _FilesToDelete:
         """Delete the files, long-lived changelogs first. One that cannot be deleted is left to remove_orphans."""
         self._delete_changelogs()
         paths = [path for group in self._groups() for path in group]
-        owned = cache(lambda directory: is_own(self.store, directory))
+        owned: frozenset[str] = frozenset()
+        with suppress(OSError):
+            owned = own_directories(self.store, {path.rpartition("/")[0] for path in paths})
 
         def delete(path: str) -> None:
             with suppress(OSError):
-                if owned(path.rpartition("/")[0]):
-                    self.store.storage.delete(path)
+                self.store.storage.delete(path)
 
-        if len(paths) <= _THREADED_MIN:
-            for path in paths:
-                delete(path)
-            return
-        with ThreadPoolExecutor(_THREADS) as pool:
-            list(pool.map(delete, paths))
+        _each(self.store, delete, [path for path in paths if path.rpartition("/")[0] in owned])
 
     def _delete_changelogs(self) -> None:
         """Delete the files of long-lived changelogs, oldest first, before the files that they name."""

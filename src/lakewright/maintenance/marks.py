@@ -11,13 +11,10 @@ failure names the partition; those before it are marked, and the same call marks
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from lakewright.commit.plan import partition_selector, select_partitions
@@ -138,6 +135,10 @@ def _reporter(store: TableStore) -> _Action:
 
 def _post(url: str, body: bytes) -> str | None:
     """Send a report, some times if need be; return why it failed, None if the server says that it succeeded."""
+    import http.client  # noqa: PLC0415 - the door to servers: large, and few tables report to one
+    import urllib.request  # noqa: PLC0415 - the same door
+    from urllib.error import HTTPError  # noqa: PLC0415 - the same door
+
     failure = ""
     for attempt in range(_ATTEMPTS_MAX):
         if attempt:

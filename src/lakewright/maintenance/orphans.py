@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import (
     CommitContentionError,
     CorruptTableError,
@@ -30,6 +31,7 @@ from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.snapshot import Snapshot, Tag, snapshot_from_json
 from lakewright.storage.base import FileInfo, Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, numbered, plain_location
+from lakewright.storage.side_by_side import Errands, each
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
 _HINTS = frozenset({"LATEST", "EARLIEST"})
@@ -37,7 +39,7 @@ _LOOKS_MAX = 10  # how often tags and branches may change while they are read
 
 
 @dataclass(frozen=True, slots=True)
-class OrphanResult:
+class OrphanResult(InNotebook):
     """The orphans that were found, or removed."""
 
     paths: tuple[str, ...]
@@ -173,15 +175,32 @@ def _list(store: TableStore, directory: str) -> Iterator[FileInfo]:
 
 def is_own(store: TableStore, directory: str) -> bool:
     """Return whether a directory is reached from the table's without a link: listings show real directories only."""
-    root = store.layout.root.rstrip("/")
+    return directory in own_directories(store, [directory])
+
+
+def own_directories(store: TableStore, directories: Iterable[str]) -> frozenset[str]:
+    """Return those of some directories that are reached from the table's without a link, or lie at an external path."""
+    steps = {directory: _steps(store.layout.root.rstrip("/"), directory) for directory in directories}
+    parents = sorted({parent for way in steps.values() for _, parent in way or ()})
+    listed = dict(zip(parents, each(store.storage, store.storage.list_directories, parents), strict=True))
+    inner = {parent: {path.rstrip("/") for path in found} for parent, found in listed.items()}
+    return frozenset(
+        directory
+        for directory, way in steps.items()
+        if (store.layout.may_lie_at(f"{directory}/") if way is None else all(step in inner[up] for step, up in way))
+    )
+
+
+def _steps(root: str, directory: str) -> list[tuple[str, str]] | None:
+    """Return the directories from the table's down to another, each with its parent; None if it is not below."""
     if not f"{directory}/".startswith(f"{root}/"):
-        return store.layout.may_lie_at(f"{directory}/")  # below an external path
-    while directory.rstrip("/") != root:
-        parent = directory.rstrip("/").rpartition("/")[0]
-        if directory.rstrip("/") not in {path.rstrip("/") for path in store.storage.list_directories(parent)}:
-            return False
+        return None
+    steps = []
+    while (directory := directory.rstrip("/")) != root:
+        parent = directory.rpartition("/")[0]
+        steps.append((directory, parent))
         directory = parent
-    return True
+    return steps
 
 
 def _data_files(store: TableStore, directory: str, levels: int, *, outside: bool = False) -> Iterator[FileInfo]:
@@ -231,9 +250,20 @@ def while_named(store: TableStore, read: Callable[[], None]) -> None:
 
 def _names_and_states(store: TableStore) -> tuple[object, object]:
     """Return the names of all branches and tags, and the ids of all snapshots."""
-    layouts = branch_layouts(store)
-    names = [(layout.branch, *Tags(store.storage, layout).list()) for layout in layouts]
-    return names, [Snapshots(store.storage, layout).ids() for layout in layouts]
+
+    def tags(layout: Layout) -> tuple[str, ...]:
+        return (layout.branch, *Tags(store.storage, layout).list())
+
+    def ids(layout: Layout) -> object:
+        return Snapshots(store.storage, layout).ids()
+
+    with Errands(store.storage) as errands:
+        main = replace(store.layout, branch=MAIN_BRANCH)
+        main_tags, main_ids = errands.start(lambda: tags(main)), errands.start(lambda: ids(main))
+        others = branch_layouts(store)[1:]
+        other_ids = errands.start(lambda: each(store.storage, ids, others))
+        names = [main_tags.result(), *each(store.storage, tags, others)]
+        return names, [main_ids.result(), *other_ids.result()]
 
 
 def _add_used_names(store: TableStore, used: set[str]) -> None:

@@ -16,6 +16,7 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.retry import Retries, publish_on_newest
 from lakewright.compact.request.choice import matching, partition_predicate
 from lakewright.datafiles.rolling import wall_clock_ms
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.maintenance.java_time import ReadTime, lenient_time, read_time
 from lakewright.metadata.store import TableStore
@@ -110,7 +111,7 @@ class ExpiryRule:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionExpireResult:
+class PartitionExpireResult(InNotebook):
     """Which partitions expired, or would expire."""
 
     partitions: tuple[dict[str, str], ...] = ()

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, replace
 
 from lakewright.commit.committer import Committer
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.maintenance.branches import drop_branch
 from lakewright.maintenance.expire import Retention, expire_snapshots
@@ -23,7 +24,7 @@ _LATER_MILLIS = 1000  # file systems round the times of files
 
 
 @dataclass(frozen=True, slots=True)
-class PurgeResult:
+class PurgeResult(InNotebook):
     """What a purge removed, or would remove."""
 
     snapshot_id: int | None = None  # the empty snapshot that is left; None: the table was never written

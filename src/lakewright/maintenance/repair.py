@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import CorruptTableError, NotFoundError, UnsupportedError
 from lakewright.maintenance.branches import is_cut_short
 from lakewright.maintenance.orphans import DAY_MILLIS
@@ -32,7 +33,7 @@ class RepairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairResult:
+class RepairResult(InNotebook):
     """All that a repair found."""
 
     steps: tuple[RepairStep, ...]

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import (
     CommitContentionError,
     CorruptTableError,
@@ -46,7 +47,7 @@ _LOOKS_MAX = 10  # how often others may commit while the newest snapshots are be
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackResult:
+class RollbackResult(InNotebook):
     """What a rollback removed, or would remove: ids of snapshots and names of tags after the target."""
 
     snapshot_id: int  # the newest snapshot afterwards, unless others committed in the meantime

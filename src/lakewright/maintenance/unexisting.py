@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.retry import Retries, publish_on_newest
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import CorruptTableError, UnsupportedError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.datafile import DELETION_VECTORS
@@ -26,7 +27,7 @@ _THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class UnexistingResult:
+class UnexistingResult(InNotebook):
     """The missing files that were taken off the newest snapshot, or would be."""
 
     snapshot_id: int | None  # None: nothing was published

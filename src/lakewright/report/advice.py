@@ -9,9 +9,9 @@ import math
 import shlex
 from collections.abc import Iterator
 
+from lakewright.display.words import in_count, in_share, in_size
 from lakewright.errors import counted
 from lakewright.report.facts import Advice, TableFacts
-from lakewright.report.words import in_count, in_share, in_size
 
 DELETED_SHARE = 0.2  # from which deleted rows are worth a full compaction
 BUCKET_BYTES = 2**30  # a good size of a bucket, which one task writes and compacts

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lakewright.display.markup import Markup, and_more, element, joined, name
+from lakewright.display.words import in_count, in_size, instant
 from lakewright.errors import LakewrightError, counted
 from lakewright.metadata.store import TableStore
 from lakewright.report.facts import Head
 from lakewright.report.head import head_of
-from lakewright.report.markup import Markup, and_more, element, joined, name
-from lakewright.report.words import in_count, in_size, instant
 
 MANIFESTS_MAX = 20
 ENTRIES_MAX = 20_000

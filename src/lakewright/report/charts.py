@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lakewright.report.markup import Markup, element, joined
+from lakewright.display.markup import Markup, element, joined
 
 _COLUMNS_HEIGHT = 120
 _ROW_HEIGHT = 40

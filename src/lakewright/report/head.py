@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
+from lakewright.display.words import in_size, in_time
 from lakewright.errors import InvalidInputError, counted
 from lakewright.metadata.store import TableStore
 from lakewright.report.facts import Column, Head, Option, Shortened
-from lakewright.report.words import in_size, in_time
 from lakewright.spec.options import KNOWN_OPTIONS, ChangelogProducer, ConfigOption, CoreOptions
 from lakewright.spec.schema.option_keys import without_secrets
 from lakewright.spec.schema.table_schema import BucketMode, TableSchema

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from lakewright.display.markup import Markup, and_more, element, joined, name, table
+from lakewright.display.words import in_count, in_size, instant
 from lakewright.errors import counted
 from lakewright.report.charts import Part, columns, legend
 from lakewright.report.facts import Commit, TableFacts
-from lakewright.report.markup import Markup, and_more, element, joined, name, table
 from lakewright.report.panels import details, figure, lead, panel
-from lakewright.report.words import in_count, in_size, instant
 
 KINDS = ("APPEND", "OVERWRITE", "COMPACT", "ANALYZE")
 BINS_MAX = 60

@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from lakewright.display.markup import Markup, and_more, element, escaped, joined, name, table
+from lakewright.display.words import in_count, in_share, in_size, instant
 from lakewright.errors import InvalidInputError, counted
 from lakewright.report.facts import Advice, TableFacts
 from lakewright.report.history import history_panel, references_panel, schemas_panel
-from lakewright.report.markup import Markup, and_more, element, escaped, joined, name, table
 from lakewright.report.panels import (
     deleted_panel,
     details,
@@ -22,7 +23,6 @@ from lakewright.report.panels import (
     upkeep_panel,
 )
 from lakewright.report.style import style
-from lakewright.report.words import in_count, in_share, in_size, instant
 
 _OPEN_COLUMNS_MAX = 12
 # The page may load nothing at all: a name with markup in it could do no harm even if it were not escaped.

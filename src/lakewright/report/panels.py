@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from lakewright.display.markup import Markup, and_more, element, joined, name, table
+from lakewright.display.words import in_share, in_size
 from lakewright.errors import counted
 from lakewright.report.charts import Bar, Mark, Part, bars, columns, legend
 from lakewright.report.facts import Bucket, Rewrite, TableFacts
 from lakewright.report.files import RUNS_BINS
-from lakewright.report.markup import Markup, and_more, element, joined, name, table
-from lakewright.report.words import in_share, in_size
 
 BARS_MAX = 10
 _DEEPEST_COLOUR = 5

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
+from lakewright.display.words import in_time
 from lakewright.errors import UnsupportedError, counted
 from lakewright.maintenance.expire import ExpireResult, Retention, expire_snapshots
 from lakewright.maintenance.orphans import branch_layouts
@@ -18,7 +19,6 @@ from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.report.facts import Commit, Consumer, Expiry, SchemaVersion, Shortened, Tag
 from lakewright.report.head import shortened
-from lakewright.report.words import in_time
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.schema.option_keys import without_secrets
 from lakewright.spec.schema.table_schema import TableSchema

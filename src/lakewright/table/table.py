@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from lakewright.compact.job import compact_chosen, materialize_vectors
 from lakewright.compact.manifests import ManifestsResult, compact_manifests
@@ -25,10 +25,8 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.report.card import card
-from lakewright.report.gather import gather
-from lakewright.report.page import write_report
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Age, Moment, Path
+from lakewright.spec.arguments import Age, Moment
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.option_changes import check_option_change
@@ -44,9 +42,6 @@ from lakewright.update.merge.clauses import On
 from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
 from lakewright.update.row_ids import RowIds
-from lakewright.verify.arguments import check_depth
-from lakewright.verify.findings import VerifyResult
-from lakewright.verify.run import verify_table
 from lakewright.write.input.frames import ArrowData, engine_verb
 from lakewright.write.job_run import JobRun
 
@@ -62,7 +57,19 @@ _DAY_MILLIS = 24 * 60 * 60 * 1000
 class FileStoreTable(TableAnalysis):
     """A table: what it is, and the verbs that read, write, change and maintain it.
 
-    `catalog.get_table("db.t")` and `lakewright.open_table(path)` return one.
+    `catalog.get_table("db.t")` and `lakewright.open_table(path)` return one, `lakewright.create_table_from` makes one
+    of rows. What one can do with it:
+
+    - read: `lakewright.read_table(table, filter="id > 3", columns=["id"])` returns Arrow data; `lakewright.scan_polars`
+      and `lakewright.duckdb_relation` are lazy; `table.new_read_builder()` plans splits, and its read has `to_arrow`,
+      `to_pandas`, `to_polars`, `to_torch`, `to_spark`, `to_ray`; `table.new_stream_read_builder()` follows the table
+    - write: `lakewright.write_table(rows, table, mode="append" | "upsert" | "overwrite" | "delete")`; writers that work
+      together begin with `table.new_batch_write_builder()` or `new_stream_write_builder()`
+    - change rows: `delete`, `update`, `upsert`, `merge`, `delete_by_row_id`, `update_by_row_id`
+    - travel: `snapshot`, `create_tag`, `create_branch`, `rollback_to`, `fast_forward`; `snapshot_id=`, `tag=` and
+      `timestamp=` of reads
+    - keep in order: `compact`, `expire_snapshots`, `remove_orphan_files`, `rescale`, `analyze`
+    - look: `schema`, `fields`, `options`, `report`, `verify`, and system tables such as `db.t$snapshots`, `db.t$files`
     """
 
     __slots__ = ()
@@ -131,7 +138,9 @@ class FileStoreTable(TableAnalysis):
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name} {field.type}" for field in self.schema.fields)
-        return f"FileStoreTable({self.name}: {columns})"
+        keys = f"; primary key {', '.join(self.primary_keys)}" if self.primary_keys else ""
+        partitions = f"; partitioned by {', '.join(self.partition_keys)}" if self.partition_keys else ""
+        return f"FileStoreTable({self.name}: {columns}{keys}{partitions})"
 
     # Writing.
 
@@ -530,51 +539,3 @@ class FileStoreTable(TableAnalysis):
         return remove_orphans(
             self.refreshed().store, older_than_millis=limit, dry_run=arguments.flag("dry_run", dry_run)
         )
-
-    def report(self, path: Path | None = None, *, orphans: bool = False) -> str:
-        """Return a page about the table in HTML: its history, partitions, buckets and files, and what to do about them.
-
-        With a `path` the page is written there too, in place of a file of that name. It needs no network, no script
-        and no data file: metadata alone is read. With `orphans` it also counts the files that nothing names, for which
-        the whole table is listed.
-
-        >>> import tempfile, pyarrow as pa, lakewright as lw
-        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
-        >>> catalog.create_database("d")
-        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
-        >>> page = catalog.get_table("d.t").report()
-        >>> page.splitlines()[0], "nothing was written yet" in page
-        ('<!DOCTYPE html>', True)
-        """
-        with naming(self.name):
-            target = arguments.optional(arguments.path, "path", path)
-            counts_orphans = arguments.flag("orphans", orphans)
-            return write_report(gather(self.refreshed().store, orphans=counts_orphans), target)
-
-    def verify(
-        self,
-        full: bool = False,  # noqa: FBT001, FBT002 - read as verify(True) or verify(full=True)
-        snapshots: Literal["latest", "all"] = "latest",
-        *,
-        fast: bool = False,
-    ) -> VerifyResult:
-        """Prove that the files of the table hold what its metadata says; damage is a finding and raises nothing.
-
-        Without `full`, data files are opened and their rows counted; with `full`, all rows are read, and statistics,
-        keys, sequence numbers, buckets and checksums proven; with `fast`, no data file is opened. `snapshots` is
-        `latest`, the newest snapshot of this branch, or `all`: every snapshot, tag, changelog and branch, and files
-        that nothing names. `result.is_sound` says whether no finding is an error.
-
-        >>> import tempfile, pyarrow as pa, lakewright as lw
-        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
-        >>> catalog.create_database("d")
-        >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
-        >>> table = catalog.get_table("d.t")
-        >>> _ = lw.write_table(pa.table({"n": [1, 2]}), table)
-        >>> result = table.verify(full=True, snapshots="all")
-        >>> result.is_sound, result.rows, result.findings
-        (True, 2, ())
-        """
-        with naming(self.store.name):
-            depth, states = check_depth(full, fast=fast, snapshots=snapshots)
-            return verify_table(self.refreshed().store, depth=depth, states=states)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from lakewright.compact.job import after_commit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import Stages
 from lakewright.spec import arguments
 from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.table.update_builder import BatchTableUpdate, StreamTableUpdate
@@ -45,6 +47,7 @@ class CommitSettings:
     commit_user: str | None = None
     static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
     early_look: EarlyLook | None = None  # at the table, which begins when the write is prepared
+    stages: Stages = field(default_factory=Stages)  # where writers note how long they work
 
 
 class TableWrite:
@@ -110,8 +113,9 @@ class TableWrite:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 7}]
         """
-        place = arguments.optional(arguments.whole, "bucket", bucket)
+        place, since = arguments.optional(arguments.whole, "bucket", bucket), perf_counter()
         self._open().write(data, bucket=place, row_kinds=row_kinds)
+        self._settings.stages.add("write", since)
         return self
 
     def write_arrow_batch(self, data: ArrowData, bucket: int | None = None, row_kinds: RowKinds | None = None) -> Self:
@@ -136,7 +140,9 @@ class TableWrite:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 1}]
         """
+        since = perf_counter()
         self._open().delete(keys)
+        self._settings.stages.add("write", since)
         return self
 
     def write_pandas(self, dataframe: pd.DataFrame) -> Self:
@@ -197,11 +203,13 @@ class TableWrite:
         return self._writer
 
     def _prepare(self) -> list[CommitMessage]:
-        writer = self._open()
+        writer, since = self._open(), perf_counter()
         look = self._settings.early_look
         if look is not None and look.is_wanted:
             look.begin_commit()
-        return writer.prepare()
+        messages = writer.prepare()
+        self._settings.stages.add("flush", since)
+        return messages
 
 
 class BatchTableWrite(TableWrite):
@@ -271,6 +279,7 @@ class BatchWriteBuilder:
         self._job: JobRun | None = None
         self._keeps_messages = False
         self._early_look = EarlyLook(store)
+        self._stages = Stages()
 
     @property
     def commit_user(self) -> str | None:
@@ -319,7 +328,7 @@ class BatchWriteBuilder:
 
     @property
     def _settings(self) -> CommitSettings:
-        return CommitSettings(self._commit_user, self._static_partition, self._early_look)
+        return CommitSettings(self._commit_user, self._static_partition, self._early_look, self._stages)
 
     def new_commit(self) -> BatchTableCommit:
         """Open the commit."""
@@ -337,7 +346,7 @@ class BatchWriteBuilder:
             committer = self._job.committer(self._store)
         else:
             committer = Committer(self._store, commit_user=self._commit_user, sole=self._keeps_messages)
-        committer.early_look = self._early_look
+        committer.early_look, committer.before = self._early_look, self._stages
         self._early_look.is_wanted = True
         return committer
 
@@ -384,6 +393,7 @@ class StreamWriteBuilder:
         store.check_changeable()
         self._store = store
         self._commit_user = str(uuid.uuid4())
+        self._stages = Stages()
 
     @property
     def commit_user(self) -> str:
@@ -397,7 +407,7 @@ class StreamWriteBuilder:
 
     def new_write(self) -> StreamTableWrite:
         """Open a writer."""
-        return self._write_type(self._store)
+        return self._write_type(self._store, settings=CommitSettings(stages=self._stages))
 
     def new_update(self) -> StreamTableUpdate:
         """Return the verbs that change rows of the table, under pypaimon's names."""
@@ -405,7 +415,9 @@ class StreamWriteBuilder:
 
     def new_commit(self) -> StreamTableCommit:
         """Open the commit."""
-        return self._commit_type(self._store, commit_user=self._commit_user, after_commit=_compaction_of(self._store))
+        committer = Committer(self._store, commit_user=self._commit_user, before=self._stages)
+        user, after = self._commit_user, _compaction_of(self._store)
+        return self._commit_type(self._store, commit_user=user, committer=committer, after_commit=after)
 
 
 def _compaction_of(store: TableStore) -> AfterCommit | None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import LakewrightError, NotFoundError
 
 ERROR: Final = "error"  # rows are lost or wrong, or an operation that the table needs fails
@@ -86,7 +87,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyResult:
+class VerifyResult(InNotebook):
     """What a verification found, the worst first, and how much it looked at."""
 
     findings: tuple[Finding, ...]

@@ -21,6 +21,7 @@ from lakewright.catalog.base import Catalog, plain_identifier
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.plan import partition_selector, select_partitions
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import (
     InvalidInputError,
     LakewrightError,
@@ -49,7 +50,7 @@ _NOT_COPIED = ("path", "data-file.external-paths", "data-file.external-paths.str
 
 
 @dataclass(frozen=True, slots=True)
-class CopyResult:
+class CopyResult(InNotebook):
     """What a copy of a table did, or would do."""
 
     table: str

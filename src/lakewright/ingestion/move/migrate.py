@@ -25,6 +25,7 @@ from lakewright.catalog.base import Catalog, plain_identifier
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.datafiles.rolling import wall_clock_ms
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import (
     CommitUnknownError,
     InvalidInputError,
@@ -68,7 +69,7 @@ _NOT_HERE = {  # options of tables whose files have more than their rows, or lie
 
 
 @dataclass(frozen=True, slots=True)
-class MigrateResult:
+class MigrateResult(InNotebook):
     """What a migration did, or would do."""
 
     table: str

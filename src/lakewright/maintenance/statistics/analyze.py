@@ -15,6 +15,7 @@ from typing import TypeAlias
 from lakewright.commit.committer import Committer
 from lakewright.commit.files import WrittenFile
 from lakewright.commit.retry import Retries, publish_on_newest
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.maintenance.statistics.columns import RowCounts, has_statistics
 from lakewright.metadata.statistics import ColumnStatistics, TableStatistics
@@ -33,7 +34,7 @@ ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class AnalyzeResult:
+class AnalyzeResult(InNotebook):
     """What was found, and the snapshot that records it."""
 
     snapshot_id: int | None  # None: the table has no snapshot yet, so there was nothing to analyze

@@ -1,0 +1,155 @@
+"""A new table of data at hand: rows in, a table that holds them out, or an error and no table.
+
+columns of the data -> create the table -> write the rows in one commit -> failed? drop the table again
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
+
+import pyarrow as pa
+
+from lakewright.calls import ProgressCallback, write_table
+from lakewright.catalog.base import Catalog
+from lakewright.catalog.factory import CatalogFactory
+from lakewright.errors import (
+    CommitUnknownError,
+    InvalidInputError,
+    LakewrightError,
+    NotFoundError,
+    TableAlreadyExistException,
+    naming,
+)
+from lakewright.ingestion.plan import Target, find_target
+from lakewright.spec import arguments
+from lakewright.spec.arguments import Path
+from lakewright.spec.schema.declaration import Schema
+from lakewright.table.table import FileStoreTable
+from lakewright.write.input.frames import ArrowData, batches_of, in_process
+
+
+def create_table_from(  # noqa: PLR0913 - each argument is one choice of the caller
+    data: ArrowData,
+    name: Path,
+    *,
+    catalog: Catalog | Mapping[str, object] | Path | None = None,
+    primary_keys: str | Sequence[str] = (),
+    partition_keys: str | Sequence[str] = (),
+    options: Mapping[str, object] | None = None,
+    comment: str | None = None,
+    progress: bool | ProgressCallback | None = None,
+) -> FileStoreTable:
+    """Create a table with the columns of some data, write the data into it in one commit, and return the table.
+
+    `data` is Arrow data, a polars or pandas frame, or a dict of columns. `name` is `db.table` of `catalog`, which is a
+    catalog, its options, or the path of a warehouse; a database that does not exist is created. Without a catalog,
+    `name` is a path that ends with `<database>.db/<table>`. A table that exists already is an error. If writing fails,
+    the new table is dropped again, unless it is unknown whether the commit succeeded.
+
+    >>> import tempfile, lakewright as lw
+    >>> rows = {"id": [1, 2], "name": ["ann", "bo"]}
+    >>> people = lw.create_table_from(rows, "d.people", catalog=tempfile.mkdtemp(), primary_keys="id")
+    >>> people
+    FileStoreTable(d.people: id BIGINT NOT NULL, name STRING; primary key id)
+    >>> lw.read_table(people, filter="id = 2").to_pylist()
+    [{'id': 2, 'name': 'bo'}]
+    """
+    place = arguments.path("name", name)
+    schema, batches = _columns_and_batches(data, place)
+    declared = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, options, comment)
+    target = find_target(place, _opened(catalog), create=True)
+    if target.table is not None or target.catalog is None or target.identifier is None:
+        raise TableAlreadyExistException(
+            f"{target.name} exists already: write into it with write_table, or choose another name", table=target.name
+        )
+    made_database = _create(target, declared)
+    table = None
+    try:
+        table = target.catalog.get_table(target.identifier)
+        write_table(list(batches) if _is_whole(data) else _stream(schema, batches), table, progress=progress)
+    except BaseException as error:
+        if not isinstance(error, CommitUnknownError):
+            _take_back(target, table, made_database=made_database)
+        raise
+    return table
+
+
+def _opened(catalog: Catalog | Mapping[str, object] | Path | None) -> Catalog | None:
+    if isinstance(catalog, str | os.PathLike):
+        return CatalogFactory.create({"warehouse": arguments.path("catalog", catalog)})
+    if isinstance(catalog, Mapping):
+        return CatalogFactory.create(catalog)
+    if catalog is None or isinstance(catalog, Catalog):
+        return catalog
+    raise arguments.wrong("catalog", "a catalog, its options, or the path of a warehouse", catalog)
+
+
+def _columns_and_batches(data: object, name: str) -> tuple[pa.Schema, Iterator[pa.Table | pa.RecordBatch]]:
+    """Return the columns of the data and its batches; a stream stays one."""
+    if isinstance(data, str | bytes | os.PathLike):
+        raise InvalidInputError(
+            f"table {name}: a table is created from rows, not from {arguments.shown(data)}; lakewright.ingest(path, "
+            "table, create=True) loads files",
+            table=name,
+        )
+    with naming(name):
+        given = in_process(data, name)
+        if not isinstance(given, pa.Table | pa.RecordBatch) and hasattr(given, "__arrow_c_stream__"):
+            given = pa.RecordBatchReader.from_stream(given)
+        batches = batches_of(given, name)
+        if isinstance(given, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+            return given.schema, batches
+        first = next(batches, None)
+    if first is None:
+        raise InvalidInputError(
+            f"table {name}: the data has no columns; give at least one batch, or create the table with a Schema",
+            table=name,
+        )
+    return first.schema, chain([first], batches)
+
+
+def _is_whole(data: object) -> bool:
+    return isinstance(data, list | tuple | pa.Table | pa.RecordBatch)
+
+
+def _stream(schema: pa.Schema, batches: Iterable[pa.Table | pa.RecordBatch]) -> pa.RecordBatchReader:
+    parts = (part for batch in batches for part in (batch.to_batches() if isinstance(batch, pa.Table) else [batch]))
+    return pa.RecordBatchReader.from_batches(schema, parts)
+
+
+def _create(target: Target, declared: Schema) -> bool:
+    """Create the table; say whether its database had to be created too."""
+    assert target.catalog is not None  # noqa: S101 - for the type checker: the caller has looked
+    assert target.identifier is not None  # noqa: S101 - as above
+    catalog, database = target.catalog, target.identifier.get_database_name()
+    made_database = False
+    try:
+        catalog.get_database(database)
+    except NotFoundError:
+        catalog.create_database(database, ignore_if_exists=True)
+        made_database = True
+    try:
+        catalog.create_table(target.identifier, declared)
+    except BaseException:
+        _drop_database(catalog, database, made=made_database)
+        raise
+    return made_database
+
+
+def _take_back(target: Target, table: FileStoreTable | None, *, made_database: bool) -> None:
+    """Drop the new table, unless somebody else has written into it meanwhile."""
+    if target.catalog is None or target.identifier is None:
+        return
+    with suppress(LakewrightError, OSError):
+        if table is None or table.snapshot() is None:
+            target.catalog.drop_table(target.identifier, ignore_if_not_exists=True)
+            _drop_database(target.catalog, target.identifier.get_database_name(), made=made_database)
+
+
+def _drop_database(catalog: Catalog, database: str, *, made: bool) -> None:
+    if made:
+        with suppress(LakewrightError, OSError):  # it stays if others have put tables into it
+            catalog.drop_database(database)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import lru_cache, reduce
 from typing import Any
 from uuid import uuid4
 
@@ -44,7 +44,7 @@ def rebalanced(frame: DataFrame, column: str) -> DataFrame:
     return frame.hint("rebalance", column) if has(Feature.REBALANCE) else frame.repartition(column)
 
 
-@cache
+@lru_cache(maxsize=64)
 def numbers_of_tasks(tasks: int) -> tuple[int, ...]:
     """Return for each task a number that Spark's shuffle by hash brings to this task.
 

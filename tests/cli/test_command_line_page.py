@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.cli.main import COMMANDS, main
+from lakewright.cli.main import main
+from lakewright.cli.registry import ENTRIES
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "command-line.md").read_text()
 
@@ -34,4 +35,4 @@ def test_the_commands_of_the_page(
 
 
 def test_the_page_names_every_command() -> None:
-    assert [command.name for command in COMMANDS if f"`{command.name}`" not in PAGE] == []
+    assert [name for name in ENTRIES if f"`{name}`" not in PAGE] == []

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.cli import output
 from lakewright.cli.main import main
 from lakewright.spec.snapshot import snapshot_from_json, to_json
 from support.command_tables import command_warehouse, ids_of
@@ -46,7 +45,7 @@ def test_tables_look_better_with_rich(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert main(["tables", "-w", warehouse]) == 0
     nicer = capsys.readouterr().out
-    monkeypatch.setattr(output, "Console", None)  # as without the extra
+    monkeypatch.setitem(sys.modules, "rich.console", None)  # as without the package
     assert main(["tables", "-w", warehouse]) == 0
     assert capsys.readouterr().out.split() == nicer.split()
 
@@ -113,7 +112,6 @@ def test_what_is_refused_is_said_on_stderr(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["nix"],
         ["ingest", "x.csv"],
         ["ingest", "x.csv", "--table", "d.t", "--mode", "nix"],
@@ -126,7 +124,9 @@ def test_calls_that_are_not_understood_end_with_two(arguments: list[str], capsys
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: lakewright" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "--help" in said
+    assert said.count("\n") == 1
 
 
 def test_a_name_needs_a_warehouse(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_without_pyspark_the_way_to_it_is_shown(tmp_path: Path) -> None:
 @pytest.mark.processes
 def test_the_module_runs_like_the_command() -> None:
     done = subprocess.run([sys.executable, "-m", "lakewright", "--help"], capture_output=True, text=True, check=True)
-    assert "usage: lakewright" in done.stdout
+    assert done.stdout.startswith("Usage: lakewright")
     assert "remove-orphans" in done.stdout
 
 
@@ -300,7 +300,7 @@ def test_an_option_of_a_catalog_that_cannot_be_read_is_not_repeated(capsys: pyte
     with pytest.raises(SystemExit):
         main(["tables", "--catalog-option", "token:s3cr3t"])
     said = capsys.readouterr().err
-    assert "argument --catalog-option: what was given is not key=value" in said
+    assert "'--catalog-option': what was given is not key=value" in said
     assert "s3cr3t" not in said
 
 

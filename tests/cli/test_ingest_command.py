@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.cli import ingest as command
+from lakewright.cli.data import ingest as command
 from lakewright.cli.main import main
 
 

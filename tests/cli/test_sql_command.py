@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
+from lakewright.cli.base.results import csv_lines, json_rows, shown
 from lakewright.cli.main import main
-from lakewright.cli.results import csv_lines, json_rows, shown
-from lakewright.cli.statements import argument, engine_message, interruptibly, rows_of
+from lakewright.cli.shell.statements import argument, engine_message, interruptibly, rows_of
 from lakewright.spark.jobs import frames
 from support.fake_statements import FakeContext
 
@@ -144,7 +144,7 @@ def test_wrong_arguments(place: Place, words: tuple[str, ...], capsys: pytest.Ca
     with pytest.raises(SystemExit) as ended:
         place.run(*words)
     assert ended.value.code == 2
-    assert "usage: lakewright sql" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("(see lakewright sql --help)\n")
     assert place.context is None
 
 

@@ -14,8 +14,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import lakewright as lw
-from lakewright.cli.completion import Names, completions
-from lakewright.cli.prompt import Prompt, _Completer, _history, is_complete
+from lakewright.cli.shell.completion import Names, completions
+from lakewright.cli.shell.prompt import Prompt, _Completer, _history, is_complete
 from support.fake_statements import FakeContext
 
 

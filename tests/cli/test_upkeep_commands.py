@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.cli import output
-from lakewright.cli.main import COMMANDS, main
+from lakewright.cli.base import output
+from lakewright.cli.main import main
+from lakewright.cli.registry import ENTRIES
 from lakewright.statements.procedures.registry import PROCEDURES
 from lakewright.table.table import FileStoreTable
 from support.command_tables import command_warehouse, ids_of
@@ -53,7 +54,7 @@ OTHERS = {
 def test_every_verb_of_upkeep_has_a_command_and_a_procedure() -> None:
     methods = [name for name, _ in inspect.getmembers(FileStoreTable, inspect.isfunction) if not name.startswith("_")]
     assert {name for name in methods if not name.startswith("new_")} == VERBS.keys() | OTHERS
-    commands = {command.name for command in COMMANDS}
+    commands = ENTRIES.keys()
     for verb, (command, procedures) in VERBS.items():
         assert command in commands, verb
         assert set(procedures) <= PROCEDURES.keys(), verb

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from lakewright.cli.command import Command, one_table, table_of
-from lakewright.cli.output import Output
+import click
+
+from lakewright.cli.base.command import Arguments, Command, flag, option, table_argument
+from lakewright.cli.base.output import Output
+from lakewright.cli.base.place import table_of
 from lakewright.errors import InvalidInputError, counted, naming
 from lakewright.report.facts import TableFacts
 from lakewright.report.gather import gather
@@ -21,21 +23,7 @@ _STDOUT = "-"
 _MARK = b"<!DOCTYPE html>"
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    one_table(parser)
-    parser.add_argument(
-        "--output",
-        "-o",
-        metavar="F",
-        help="write the page to this file (TABLE-report.html); - is stdout. An earlier report is replaced",
-    )
-    parser.add_argument("--force", action="store_true", help="replace a file that is not a page of HTML, too")
-    parser.add_argument(
-        "--orphans", action="store_true", help="also count files that nothing names: lists the whole table"
-    )
-
-
-def _run(args: argparse.Namespace, output: Output) -> None:
+def _run(args: Arguments, output: Output) -> None:
     table = table_of(args).refreshed()
     default = None if output.as_json else f"{table.identifier.get_table_name()}-report.html"
     path = args.output or default
@@ -67,26 +55,10 @@ def _text(facts: TableFacts, path: str | None) -> str:
     return "\n".join(lines)
 
 
-REPORT = Command("report", "draw a table: one page with its history, files and what to do", _arguments, _run)
-
-
 UNSOUND = 1
 
 
-def _verify_arguments(parser: argparse.ArgumentParser) -> None:
-    one_table(parser)
-    depth = parser.add_mutually_exclusive_group()
-    depth.add_argument("--fast", action="store_true", help="metadata alone: no data file is opened")
-    depth.add_argument("--full", action="store_true", help="read all rows, and prove statistics, keys and checksums")
-    parser.add_argument(
-        "--snapshots",
-        choices=(LATEST, ALL),
-        default=LATEST,
-        help="the newest snapshot, or all snapshots, tags, changelogs and branches, and files that nothing names",
-    )
-
-
-def _verify(args: argparse.Namespace, output: Output) -> int:
+def _verify(args: Arguments, output: Output) -> int:
     store = table_of(args).refreshed().store
     with naming(store.name), output.progress(f"reading the metadata of {store.name}") as say:
         depth, states = check_depth(args.full, fast=args.fast, snapshots=args.snapshots)
@@ -108,4 +80,24 @@ def _lines(one: Finding) -> list[str]:
     return [f"{one.severity}: {one.kind}: {one.path}", f"    {one.message}", f"    {one.remedy}"]
 
 
-VERIFY = Command("verify", "prove that a table's files hold what its metadata says", _verify_arguments, _verify)
+_OUTPUT = "write the page to this file (TABLE-report.html); - is stdout. An earlier report is replaced"
+_STATES = "the newest snapshot, or all snapshots, tags, changelogs and branches, and files that nothing names"
+COMMANDS = (
+    Command(
+        "report",
+        _run,
+        table_argument(),
+        option("--output", "-o", metavar="F", help=_OUTPUT),
+        flag("--force", help="replace a file that is not a page of HTML, too"),
+        flag("--orphans", help="also count files that nothing names: lists the whole table"),
+    ),
+    Command(
+        "verify",
+        _verify,
+        table_argument(),
+        flag("--fast", help="metadata alone: no data file is opened"),
+        flag("--full", help="read all rows, and prove statistics, keys and checksums"),
+        option("--snapshots", type=click.Choice((LATEST, ALL)), default=LATEST, help=_STATES),
+        exclusive=[("--fast", "--full")],
+    ),
+)

@@ -7,13 +7,15 @@ are formatted by `rich` if it is installed, and a line on stderr says what long 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
 
 Row: TypeAlias = "Mapping[str, object]"
 Say: TypeAlias = Callable[[str], None]
@@ -21,12 +23,7 @@ Say: TypeAlias = Callable[[str], None]
 _TICK_SECONDS = 0.5
 _ERASE = "\r\x1b[K"  # back to the start of the line, and clear it
 _LINE_CHARACTERS = 70
-
-try:
-    from rich.console import Console
-    from rich.table import Table
-except ImportError:  # the extra `cli` is not installed
-    Console = None  # type: ignore[assignment, misc]
+_SHORT_CHARACTERS = 20  # such as a time: a cell of so many is not broken into lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +59,22 @@ class Output:
         sys.stdout.write(f"{_json(value) if self.as_json else text}\n")
         sys.stdout.flush()
 
+    def done(self, table: str, kind: str, action: str, *names: str) -> None:
+        """Write that something was done to what has these names."""
+        facts = {"table": table, "action": action, "names": list(names)}
+        self.result(facts, f"{table}: {kind} {action} {' '.join(names)}: done")
+
     def table(self, rows: Sequence[Row], *, empty: str) -> None:
         """Write a result of several rows with the same keys; without rows, write the line `empty` to stderr."""
         if self.as_json:
             sys.stdout.write(f"{_json(rows)}\n")
         elif not rows:
             self.say(empty)
-        elif Console is not None and sys.stdout.isatty():
-            _rich(rows)
-        else:
+        elif not sys.stdout.isatty():
+            sys.stdout.write("\n".join(plain(rows)) + "\n")
+        elif _least_width(rows) > (columns := shutil.get_terminal_size().columns):
+            sys.stdout.write("\n\n".join(map(_record, rows)) + "\n")
+        elif not _rich(rows, columns):
             sys.stdout.write("\n".join(plain(rows)) + "\n")
         sys.stdout.flush()
 
@@ -128,13 +132,45 @@ def _cell(value: object) -> str:
             return str(value)
 
 
-def _rich(rows: Sequence[Row]) -> None:
+def instant(millis: int) -> str:
+    """Return a time as text.
+
+    >>> instant(0)
+    '1970-01-01 00:00:00Z'
+    """
+    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _least_width(rows: Sequence[Row]) -> int:
+    """Return how wide a terminal must be for a table: only long texts are broken into lines."""
+    widths = [max(len(_cell(row[name])) for row in (*rows, {name: name})) for name in rows[0]]
+    return sum(min(width, _SHORT_CHARACTERS) for width in widths) + 2 * (len(widths) - 1)
+
+
+def _record(row: Row) -> str:
+    """Return a row for a narrow terminal, a line for each value."""
+    width = max(map(len, row))
+    return "\n".join(f"{name:<{width}}  {_cell(value)}" for name, value in row.items())
+
+
+def _rich(rows: Sequence[Row], columns: int) -> bool:
+    """Write a table with rich, which fits it to the terminal; return whether rich is installed."""
+    try:
+        from rich.console import Console  # noqa: PLC0415 - a door: it takes longer to load than most commands to run
+        from rich.table import Table  # noqa: PLC0415 - a door
+    except ImportError:
+        return False
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in rows[0]:
-        table.add_column(name, justify="right" if _is_number(name, rows) else "left", overflow="fold")
+        is_short = max(len(_cell(row[name])) for row in rows) <= _SHORT_CHARACTERS
+        side: Literal["left", "right"] = "right" if _is_number(name, rows) else "left"
+        table.add_column(name, justify=side, overflow="fold", no_wrap=is_short)
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
-    Console().print(table, markup=False)
+    Console(width=columns, height=25).print(
+        table, markup=False
+    )  # a terminal that says nothing of itself has a size, too
+    return True
 
 
 def _json(value: object) -> str:

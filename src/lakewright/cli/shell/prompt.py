@@ -24,9 +24,9 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output as Terminal
 
-from lakewright.cli.completion import Names, completions
-from lakewright.cli.results import shown
-from lakewright.cli.statements import bound_args, engine_message, interruptibly, rows_of
+from lakewright.cli.base.results import shown
+from lakewright.cli.shell.completion import Names, completions
+from lakewright.cli.shell.statements import bound_args, engine_message, interruptibly, rows_of
 from lakewright.errors import LakewrightError, SQLSyntaxError, counted
 from lakewright.statements.context import Context
 from lakewright.statements.parse.cursor import words_of

@@ -12,11 +12,12 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from datetime import time as time_of_day
 from decimal import Decimal
+from itertools import chain
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -37,32 +38,53 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 def write_rows(table: pa.Table, form: str, out: BinaryIO) -> None:
     """Write rows in a format other than `table`."""
+    write_batches(table.schema, table.to_batches(), form, out)
+
+
+def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str, out: BinaryIO) -> None:
+    """Write rows in a format other than `table`, a batch at a time."""
     if form != "csv":
-        _check_names(table, form)
+        _check_names(schema, form)
+    if form in BINARY:
+        with pq.ParquetWriter(out, schema) if form == "parquet" else pa.ipc.new_file(out, schema) as file:
+            for batch in batches:
+                file.write_batch(batch)
+        return
+    tables = (pa.Table.from_batches([batch], schema) for batch in batches)
     match form:
-        case "parquet":
-            pq.write_table(table, out)
-        case "arrow":
-            with pa.ipc.new_file(out, table.schema) as writer:
-                writer.write_table(table)
         case "csv":
-            _write_texts(csv_lines(table), out)
+            _write_texts(chain([_csv_head(schema)], (line for table in tables for line in _csv_rows(table))), out)
         case "jsonl":
-            _write_texts((f"{json.dumps(row, ensure_ascii=False)}\n" for row in json_rows(table)), out)
+            rows = (row for table in tables for row in json_rows(table))
+            _write_texts((f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows), out)
         case "json":
-            _write_texts([json.dumps(list(json_rows(table)), indent=2, ensure_ascii=False), "\n"], out)
+            _write_texts(_json_list(row for table in tables for row in json_rows(table)), out)
 
 
-def _write_texts(texts: Sequence[str] | Iterator[str], out: BinaryIO) -> None:
+def _write_texts(texts: Iterable[str], out: BinaryIO) -> None:
     out.writelines(text.encode("utf-8", "surrogatepass") for text in texts)
 
 
-def _check_names(table: pa.Table, form: str) -> None:
-    twice = next((name for name in table.column_names if table.column_names.count(name) > 1), None)
+def _check_names(schema: pa.Schema, form: str) -> None:
+    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
     if twice is not None:
         raise InvalidInputError(
             f"the result has two columns {twice!r}, which {form} cannot hold: name them with AS, or use --format csv"
         )
+
+
+def _json_list(rows: Iterable[object]) -> Iterator[str]:
+    r"""Yield the text of a list, value by value.
+
+    >>> "".join(_json_list([{"a": 1}, {"a": 2}])) == json.dumps([{"a": 1}, {"a": 2}], indent=2) + "\n"
+    True
+    """
+    before = "["
+    for row in rows:
+        text = json.dumps(row, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+        yield f"{before}\n  {text}"
+        before = ","
+    yield "[]\n" if before == "[" else "\n]\n"
 
 
 def csv_lines(table: pa.Table) -> Iterator[str]:
@@ -72,9 +94,17 @@ def csv_lines(table: pa.Table) -> Iterator[str]:
     ['a,b\r\n', '1,"x, y"\r\n', ',""\r\n']
     """
     if table.num_columns:
-        yield ",".join(map(_csv_field, table.column_names)) + "\r\n"
-        for row in _rows(table):
-            yield ",".join("" if value is None else _csv_field(text_of(value)) for value in row) + "\r\n"
+        yield _csv_head(table.schema)
+        yield from _csv_rows(table)
+
+
+def _csv_head(schema: pa.Schema) -> str:
+    return ",".join(map(_csv_field, schema.names)) + "\r\n" if schema.names else ""
+
+
+def _csv_rows(table: pa.Table) -> Iterator[str]:
+    for row in _rows(table):
+        yield ",".join("" if value is None else _csv_field(text_of(value)) for value in row) + "\r\n"
 
 
 def _csv_field(text: str) -> str:

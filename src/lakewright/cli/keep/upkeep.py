@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import asdict
 
+import click
+
 from lakewright.catalog.compaction import chosen_tables, compact_each
-from lakewright.cli.command import (
+from lakewright.cli.base.command import (
+    Argument,
+    Arguments,
     Command,
+    Option,
     delete_or_list,
     dry_run,
-    moment,
-    names,
-    need_catalog,
-    one_table,
-    pair,
-    table_of,
+    flag,
+    option,
+    pairs,
+    table_argument,
 )
-from lakewright.cli.output import Output, plain
+from lakewright.cli.base.output import Output, plain
+from lakewright.cli.base.place import need_catalog, split_name, table_of
+from lakewright.cli.base.values import moment, names
 from lakewright.compact.request.choice import STRATEGIES
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import LakewrightError, counted
@@ -26,24 +30,7 @@ from lakewright.table.table import FileStoreTable
 _PARTITIONS_SHOWN = 20  # of a dry run
 
 
-def _compact_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", metavar="DB.T", help="the table: db.t, or its path; or db.* for all of a database")
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="even two small files, and every file with deleted rows; with a primary key, all to one level",
-    )
-    parser.add_argument(
-        "--partition-spec", type=pair, action="append", default=[], metavar="K=V", help="only of this partition"
-    )
-    parser.add_argument("--where", metavar="CONDITION", help="only of partitions that fulfil it: \"dt < '2026-01-01'\"")
-    parser.add_argument("--idle", metavar="AGE", help="only of partitions that nobody wrote to for so long: 1d")
-    parser.add_argument("--order-by", type=names, metavar="A,B", help="sort the rows by these columns")
-    parser.add_argument("--strategy", choices=STRATEGIES, help="how they are sorted (order)")
-    dry_run(parser, "write nothing, say what would be done")
-
-
-def _compact(args: argparse.Namespace, output: Output) -> None:
+def _compact(args: Arguments, output: Output) -> None:
     if args.table.endswith(".*") and "/" not in args.table:
         _compact_all(args, output)
         return
@@ -52,7 +39,7 @@ def _compact(args: argparse.Namespace, output: Output) -> None:
     output.result(asdict(result), _compacted(result))
 
 
-def _compact_one(table: FileStoreTable, args: argparse.Namespace) -> CompactResult:
+def _compact_one(table: FileStoreTable, args: Arguments) -> CompactResult:
     spec = dict(args.partition_spec)
     return table.compact(
         full=args.full,
@@ -95,18 +82,19 @@ def _planned(result: CompactResult) -> list[str]:
     return [*lines, f"  and {counted(left, 'partition')} more; --json shows all"] if left else lines
 
 
-def _compact_all(args: argparse.Namespace, output: Output) -> None:
+def _compact_all(args: Arguments, output: Output) -> None:
     """Compact the tables of a database, and say of each what was done."""
-    catalog = need_catalog(args)
+    named, name = split_name(args.table)
+    catalog = need_catalog(args, named)
 
     def compact(table: FileStoreTable) -> CompactResult:
         # As in `compact_database`: a table without partitions is compacted as it is.
         idle = args.idle if table.partition_keys else None
-        result = _compact_one(table, argparse.Namespace(**{**vars(args), "idle": idle}))
+        result = _compact_one(table, Arguments(**{**vars(args), "idle": idle}))
         output.say(f"{table.name}: {_compacted(result)}")
         return result
 
-    done = compact_each(catalog, chosen_tables(catalog, args.table.removesuffix(".*")), compact)
+    done = compact_each(catalog, chosen_tables(catalog, name.removesuffix(".*")), compact)
     for name, reason in done.failed.items():
         output.say(f"{name} was not compacted: {reason}")
     text = f"{counted(len(done.tables), 'table')} done, {len(done.failed)} failed"
@@ -115,7 +103,7 @@ def _compact_all(args: argparse.Namespace, output: Output) -> None:
         raise LakewrightError(f"{counted(len(done.failed), 'table')} could not be compacted")
 
 
-def _compact_manifests(args: argparse.Namespace, output: Output) -> None:
+def _compact_manifests(args: Arguments, output: Output) -> None:
     with output.progress(f"compacting the manifests of {args.table}"):
         result = table_of(args).compact_manifests()
     text = (
@@ -127,29 +115,14 @@ def _compact_manifests(args: argparse.Namespace, output: Output) -> None:
     output.result(asdict(result), text)
 
 
-def _materialize_arguments(parser: argparse.ArgumentParser) -> None:
-    one_table(parser)
-    parser.add_argument(
-        "--partition-spec", type=pair, action="append", default=[], metavar="K=V", help="only of this partition"
-    )
-
-
-def _materialize(args: argparse.Namespace, output: Output) -> None:
+def _materialize(args: Arguments, output: Output) -> None:
     spec = dict(args.partition_spec)
     with output.progress(f"rewriting files of {args.table}"):
         result = table_of(args).materialize_deletion_vectors(partitions=[spec] if spec else None)
     output.result(asdict(result), _compacted(result))
 
 
-def _rescale_arguments(parser: argparse.ArgumentParser) -> None:
-    one_table(parser)
-    parser.add_argument("buckets", type=int, metavar="N", help="how many buckets each partition gets")
-    parser.add_argument(
-        "--partition-spec", type=pair, action="append", default=[], metavar="K=V", help="only of this partition"
-    )
-
-
-def _rescale(args: argparse.Namespace, output: Output) -> None:
+def _rescale(args: Arguments, output: Output) -> None:
     spec = dict(args.partition_spec)
     with output.progress(f"rewriting {args.table}"):
         result = table_of(args).rescale(args.buckets, partitions=[spec] if spec else None)
@@ -161,15 +134,7 @@ def _rescale(args: argparse.Namespace, output: Output) -> None:
     )
 
 
-def _orphans_arguments(parser: argparse.ArgumentParser) -> None:
-    one_table(parser)
-    parser.add_argument(
-        "--older-than", type=moment, metavar="AGE", help="only files older than this (1d); beyond the longest write"
-    )
-    delete_or_list(parser, "remove them")
-
-
-def _orphans(args: argparse.Namespace, output: Output) -> None:
+def _orphans(args: Arguments, output: Output) -> None:
     with output.progress(f"listing the files of {args.table}"):
         orphans = table_of(args).remove_orphan_files(older_than=args.older_than, dry_run=not args.delete)
     for path in orphans.paths:
@@ -180,14 +145,7 @@ def _orphans(args: argparse.Namespace, output: Output) -> None:
     )
 
 
-def _analyze_arguments(parser: argparse.ArgumentParser) -> None:
-    one_table(parser)
-    chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--columns", type=names, metavar="A,B", help="columns whose values are counted too")
-    chosen.add_argument("--all-columns", action="store_true", help="count the values of all columns but nested ones")
-
-
-def _analyze(args: argparse.Namespace, output: Output) -> None:
+def _analyze(args: Arguments, output: Output) -> None:
     found = table_of(args).analyze("all" if args.all_columns else args.columns)
     where = "there is no snapshot yet" if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
     counts = f"{counted(found.rows, 'row')}, {found.size / 1e6:,.1f} MB"
@@ -196,16 +154,51 @@ def _analyze(args: argparse.Namespace, output: Output) -> None:
     output.result(asdict(found), "\n".join([f"{where}: {counts}, {found.seconds:,.1f} s", *shown]))
 
 
-COMPACT = Command("compact", "merge small files, and drop deleted rows", _compact_arguments, _compact)
-MANIFESTS = Command(
-    "compact-manifests", "merge the manifests of a table into few full ones", one_table, _compact_manifests
+def _partition_spec() -> Option:
+    return pairs("--partition-spec", help="only of this partition")
+
+
+COMMANDS = (
+    Command(
+        "compact",
+        _compact,
+        Argument("table", "TABLE", "the table: db.t, or its path; or db.* for all of a database"),
+        flag(
+            "--full",
+            help="even two small files, and every file with deleted rows; with a primary key, all to one level",
+        ),
+        _partition_spec(),
+        option("--where", metavar="CONDITION", help="only of partitions that fulfil it: \"dt < '2026-01-01'\""),
+        option("--idle", metavar="AGE", help="only of partitions that nobody wrote to for so long: 1d"),
+        option("--order-by", type=names, metavar="A,B", help="sort the rows by these columns"),
+        option("--strategy", type=click.Choice(STRATEGIES), help="how they are sorted (order)"),
+        dry_run("write nothing, say what would be done"),
+    ),
+    Command("compact-manifests", _compact_manifests, table_argument()),
+    Command("materialize-deletion-vectors", _materialize, table_argument(), _partition_spec()),
+    Command(
+        "rescale",
+        _rescale,
+        table_argument(),
+        Argument("buckets", "N", "how many buckets each partition gets", type=int),
+        _partition_spec(),
+    ),
+    Command(
+        "remove-orphans",
+        _orphans,
+        table_argument(),
+        option(
+            "--older-than", type=moment, metavar="AGE", help="only files older than this (1d); beyond the longest write"
+        ),
+        *delete_or_list("remove them"),
+        exclusive=[("--delete", "--dry-run")],
+    ),
+    Command(
+        "analyze",
+        _analyze,
+        table_argument(),
+        option("--columns", type=names, metavar="A,B", help="columns whose values are counted too"),
+        flag("--all-columns", help="count the values of all columns but nested ones"),
+        exclusive=[("--columns", "--all-columns")],
+    ),
 )
-VECTORS = Command(
-    "materialize-deletion-vectors",
-    "rewrite the files that have deleted rows, without these",
-    _materialize_arguments,
-    _materialize,
-)
-RESCALE = Command("rescale", "rewrite a table with another number of buckets", _rescale_arguments, _rescale)
-ORPHANS = Command("remove-orphans", "find files that nothing names; remove them if asked", _orphans_arguments, _orphans)
-ANALYZE = Command("analyze", "count rows and values, for planners of queries", _analyze_arguments, _analyze)

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.system.views import RowsView, SystemTable, ViewOfTable
-from lakewright.cli.command import Command, need_catalog, one_table, table_of, table_or_view_of
-from lakewright.cli.output import Output, plain
+from lakewright.cli.base.command import Argument, Arguments, Command, limit, table_argument
+from lakewright.cli.base.output import Output, instant, plain
+from lakewright.cli.base.place import need_catalog, table_of, table_or_view_of
+from lakewright.cli.base.secrets import shown_options
 from lakewright.errors import CorruptTableError, LakewrightError, counted
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
 
 
-def _tables_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("database", nargs="?", metavar="DB", help="one database; all of them otherwise")
-
-
-def _tables(args: argparse.Namespace, output: Output) -> None:
+def show_tables(args: Arguments, output: Output) -> None:
+    """List the tables of a catalog, or of one database."""
     catalog = need_catalog(args)
     databases = catalog.list_databases() if args.database is None else [args.database]
     names = [(db, name) for db in databases for name in catalog.list_tables(db)]
@@ -45,8 +42,13 @@ def _overview(catalog: Catalog, database: str, name: str) -> dict[str, object]:
     return row if newest is None else row | {"snapshot": newest.id, "written": instant(newest.time_millis)}
 
 
-def _describe(args: argparse.Namespace, output: Output) -> None:
-    table = table_or_view_of(args)
+def describe(args: Arguments, output: Output) -> None:
+    """Show the table that the arguments name."""
+    show_table(table_or_view_of(args), output)
+
+
+def show_table(table: FileStoreTable | SystemTable | RowsView, output: Output) -> None:
+    """Show the columns, keys and options of a table."""
     facts, options = _facts(table) if isinstance(table, FileStoreTable) else (_view_facts(table), {})
     columns = [{"column": f.name, "type": str(f.type), "comment": f.description} for f in table.fields]
     lines = [f"{name:<15} {_shown(value)}" for name, value in facts.items() if value not in (None, [])]
@@ -71,7 +73,7 @@ def _facts(table: FileStoreTable) -> tuple[dict[str, object], dict[str, str]]:
         "records": None if newest is None else newest.total_record_count,
         "tags": table.list_tags(),
     }
-    return facts, dict(sorted(table.options.to_map().items()))
+    return facts, shown_options(table.options.to_map())
 
 
 def _view_facts(view: SystemTable | RowsView) -> dict[str, object]:
@@ -83,14 +85,9 @@ def _shown(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _snapshots_arguments(parser: argparse.ArgumentParser) -> None:
-    one_table(parser)
-    parser.add_argument("--limit", "-n", type=int, default=20, metavar="N", help="the newest so many (20)")
-
-
-def _snapshots(args: argparse.Namespace, output: Output) -> None:
+def _snapshots(args: Arguments, output: Output) -> None:
     table = table_of(args)
-    newest = itertools.islice(_newest_first(table), max(args.limit, 0))
+    newest = itertools.islice(_newest_first(table), args.limit)
     output.table([_snapshot_row(one) for one in newest], empty=f"{table.name} has no snapshot: nothing was written yet")
 
 
@@ -111,21 +108,9 @@ def _snapshot_row(one: Snapshot) -> dict[str, object]:
     }
 
 
-def instant(millis: int) -> str:
-    """Return a time as text.
-
-    >>> instant(0)
-    '1970-01-01 00:00:00Z'
-    """
-    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-_RECORDS = (
-    "List the snapshots of a table, newest first. 'records' counts what the data files hold: with a primary key a row "
-    "counts once for every file that has a version of it."
-)
-TABLES = Command("tables", "list the tables of a catalog", _tables_arguments, _tables)
-DESCRIBE = Command("describe", "show the columns, keys and options of a table", one_table, _describe)
-SNAPSHOTS = Command(
-    "snapshots", "list the snapshots of a table, newest first", _snapshots_arguments, _snapshots, _RECORDS
+_RECORDS = "'records' counts what the data files hold: with a primary key a row counts once for every file that has it."
+COMMANDS = (
+    Command("tables", show_tables, Argument("database", "[DB]", "one database; all of them otherwise", required=False)),
+    Command("describe", describe, table_argument()),
+    Command("snapshots", _snapshots, table_argument(), limit("the newest so many (20)", 20), more=_RECORDS),
 )

@@ -6,7 +6,6 @@ in the others the rows of the last statement are the result, so that a script pr
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import warnings
@@ -15,12 +14,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import click
 import pyarrow as pa
 
 from lakewright.catalog.base import Catalog
-from lakewright.cli.command import Command, need_catalog, pair
-from lakewright.cli.output import Output
-from lakewright.cli.results import BINARY, FORMATS, Shown, shown, write_rows
+from lakewright.cli.base.command import Argument, Arguments, Command, Option, option, pairs, section
+from lakewright.cli.base.output import Output
+from lakewright.cli.base.place import need_catalog
+from lakewright.cli.base.results import BINARY, FORMATS, Shown, shown, write_rows
+from lakewright.cli.base.values import count
 from lakewright.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -31,43 +33,7 @@ _ENGINES = ("duckdb", "spark")
 _ENGINE_MODULES = {"duckdb", "_duckdb", "pyspark", "py4j", "grpc"}
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(usage_error=parser.error)
-    parser.add_argument(
-        "statement", nargs="?", metavar="SQL", help="statements with ; between them; without any: a prompt"
-    )
-    what = parser.add_argument_group("what runs")
-    what.add_argument(
-        "--file", "-f", action="append", default=[], metavar="F", help="run a script; - is stdin; may be repeated"
-    )
-    what.add_argument("--database", default="default", metavar="DB", help="the current database (default)")
-    what.add_argument(
-        "--arg",
-        type=pair,
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="value of the parameter :K: a constant of SQL (5, true, '5', DATE '2026-01-31'), anything else is a text",
-    )
-    result = parser.add_argument_group("the result")
-    result.add_argument("--format", choices=FORMATS, help="table, unless --json says json")
-    result.add_argument("--output", metavar="F", help="write the result to this file")
-    result.add_argument("--limit", type=_count, metavar="N", help=f"at most so many rows (table: {_ROWS_MAX})")
-    engine = parser.add_argument_group("the engine")
-    engine.add_argument("--engine", choices=_ENGINES, default="duckdb", help="duckdb, in this process, or spark")
-    engine.add_argument("--master", metavar="URL", help="of Spark: local[*] unless said")
-    engine.add_argument("--remote", metavar="URL", help="a Spark Connect server, as sc://host:15002")
-    engine.add_argument("--memory", metavar="SIZE", help="of a local Spark session, as 4g")
-    engine.add_argument("--conf", type=pair, action="append", default=[], metavar="K=V", help="setting of the session")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows")
-    return int(text)
-
-
-def _run(args: argparse.Namespace, output: Output) -> None:
+def _run(args: Arguments, output: Output) -> None:
     _check(args)
     is_prompt = args.statement is None and not args.file and sys.stdin.isatty()
     scripts = [] if is_prompt else _scripts(args)
@@ -79,20 +45,20 @@ def _run(args: argparse.Namespace, output: Output) -> None:
             _run_scripts(context, scripts, args, output)
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check(args: Arguments) -> None:
     """End with a usage error if arguments do not fit together."""
     if args.statement is not None and args.file:
-        args.usage_error("give statements or --file, not both")
+        raise click.UsageError("give statements or --file, not both")
     args.format = args.format or ("json" if args.json else "table")
     if args.format in BINARY and args.output is None and sys.stdout.isatty():
-        args.usage_error(f"{args.format} is no text: give --output, or send stdout elsewhere")
+        raise click.UsageError(f"{args.format} is no text: give --output, or send stdout elsewhere")
     if args.engine != "spark" and any((args.master, args.remote, args.memory, args.conf)):
-        args.usage_error("--master, --remote, --memory and --conf belong to --engine spark")
+        raise click.UsageError("--master, --remote, --memory and --conf belong to --engine spark")
     if args.output is not None and not Path(args.output).absolute().parent.is_dir():
-        args.usage_error(f"there is no directory for {args.output}")
+        raise click.UsageError(f"there is no directory for {args.output}")
 
 
-def _scripts(args: argparse.Namespace) -> list[str]:
+def _scripts(args: Arguments) -> list[str]:
     if args.statement is not None:
         return [args.statement]
     return [_script(name) for name in args.file or ["-"]]
@@ -108,8 +74,8 @@ def _script(name: str) -> str:
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-def _run_scripts(context: Context[Any], scripts: list[str], args: argparse.Namespace, output: Output) -> None:
-    from lakewright.cli.statements import bound_args, interruptibly, rows_of  # noqa: PLC0415 - a door: it needs sqlglot
+def _run_scripts(context: Context[Any], scripts: list[str], args: Arguments, output: Output) -> None:
+    from lakewright.cli.shell.statements import bound_args, interruptibly, rows_of  # noqa: PLC0415 - a door: it needs sqlglot
 
     bound, last = bound_args(args.arg), pa.table({})
     as_table = args.format == "table"
@@ -133,7 +99,7 @@ def _run_scripts(context: Context[Any], scripts: list[str], args: argparse.Names
         out.flush()
 
 
-def _width(args: argparse.Namespace) -> int | None:
+def _width(args: Arguments) -> int | None:
     """Return how wide a table may be; None: as wide as it is."""
     return shutil.get_terminal_size().columns if args.output is None and sys.stdout.isatty() else None
 
@@ -158,11 +124,11 @@ def _opened(path: str | None) -> Iterator[BinaryIO]:
         yield file
 
 
-def _prompt(context: Context[Any], args: argparse.Namespace, output: Output) -> None:
+def _prompt(context: Context[Any], args: Arguments, output: Output) -> None:
     if args.format != "table" or args.output is not None:
-        args.usage_error("the prompt shows tables: --format and --output belong to statements or a script")
+        raise click.UsageError("the prompt shows tables: --format and --output belong to statements or a script")
     try:
-        from lakewright.cli.prompt import Prompt  # noqa: PLC0415 - a door: it needs prompt_toolkit
+        from lakewright.cli.shell.prompt import Prompt  # noqa: PLC0415 - a door: it needs prompt_toolkit
     except ImportError as error:
         raise _missing(error, "cli") from error
     Prompt(context, dict(args.arg), limit=args.limit, quiet=output.quiet).run()
@@ -172,7 +138,7 @@ def _prompt(context: Context[Any], args: argparse.Namespace, output: Output) -> 
 
 
 @contextmanager
-def _context(args: argparse.Namespace, catalog: Catalog) -> Iterator[Context[Any]]:
+def _context(args: Arguments, catalog: Catalog) -> Iterator[Context[Any]]:
     """Run a context of the engine that the arguments name."""
     if args.engine == "duckdb":
         try:
@@ -201,7 +167,7 @@ def _engine_errors() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in _ENGINE_MODULES:
             raise
-        from lakewright.cli.statements import engine_message  # noqa: PLC0415 - a door: it needs sqlglot
+        from lakewright.cli.shell.statements import engine_message  # noqa: PLC0415 - a door: it needs sqlglot
 
         raise InvalidInputError(engine_message(error)) from error
 
@@ -225,11 +191,37 @@ def _missing(error: ImportError, extra: str) -> UnsupportedError:
     return UnsupportedError(f"{error.name} is not installed: pip install 'lakewright[{extra}]'", package=error.name)
 
 
-SQL = Command(
-    "sql",
-    "run SQL statements or a script, or open a prompt",
-    _arguments,
-    _run,
-    "Run SQL statements in the dialect of Spark, in this process or on Spark. Without statements: a script from stdin, "
-    "or on a terminal a prompt.",
+def _about_engines() -> tuple[Option, ...]:
+    return section(
+        "The engine",
+        option("--engine", type=click.Choice(_ENGINES), default="duckdb", help="duckdb, in this process, or spark"),
+        option("--master", metavar="URL", help="of Spark: local[*] unless said"),
+        option("--remote", metavar="URL", help="a Spark Connect server, as sc://host:15002"),
+        option("--memory", metavar="SIZE", help="of a local Spark session, as 4g"),
+        pairs("--conf", help="setting of the session"),
+    )
+
+
+_VALUE = "value of the parameter :K: a constant of SQL (5, true, '5', DATE '2026-01-31'), anything else is a text"
+COMMANDS = (
+    Command(
+        "sql",
+        _run,
+        Argument("statement", "[SQL]", "statements with ; between them; without any: a prompt", required=False),
+        *section(
+            "What runs",
+            option("--file", "-f", multiple=True, metavar="F", help="run a script; - is stdin; may be repeated"),
+            option("--database", default="default", metavar="DB", help="the current database (default)"),
+            pairs("--arg", help=_VALUE),
+        ),
+        *section(
+            "The result",
+            option("--format", type=click.Choice(FORMATS), help="table, unless --json says json"),
+            option("--output", "-o", metavar="F", help="write the result to this file"),
+            option("--limit", "-n", type=count, metavar="N", help=f"at most so many rows (table: {_ROWS_MAX})"),
+        ),
+        *_about_engines(),
+        more="Statements are in the dialect of Spark, and run in this process or on Spark. Without statements: a "
+        "script from stdin, or on a terminal a prompt.",
+    ),
 )

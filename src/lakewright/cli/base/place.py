@@ -1,0 +1,144 @@
+"""Which catalog and which table a command works on: its arguments in, the catalog or the table out.
+
+A table is `db.t` of the catalog, `NAME.db.t` of a catalog that a file or a variable names, or a path or URI. The
+catalog is, in this order: what the arguments say (`--catalog`, `--warehouse`, `--catalog-option`),
+`$LAKEWRIGHT_CATALOG`, `$LAKEWRIGHT_WAREHOUSE`, and the default of `lakewright.toml`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from lakewright.catalog.base import Catalog
+from lakewright.catalog.factory import CatalogFactory
+from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.named import CATALOG, named_catalogs
+from lakewright.catalog.open import open_table
+from lakewright.catalog.system.tables import system_table
+from lakewright.catalog.system.views import RowsView, SystemTable
+from lakewright.cli.base.command import WAREHOUSE, Arguments
+from lakewright.cli.base.secrets import SECRETS
+from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.spec.identifier import Identifier
+from lakewright.spec.options import CoreOptions
+from lakewright.table.table import FileStoreTable
+
+_PART = r"(?:`(?:[^`]|``)*`|[^.`/]+)"
+_FULL_NAME = re.compile(rf"({_PART})\.({_PART}\.{_PART})")
+
+
+def catalog_of(args: Arguments, name: str | None = None) -> Catalog | None:
+    """Return the catalog that a name or the arguments say, or None. A server may do without a warehouse."""
+    options = _options(args, name)
+    SECRETS.note_options(options)
+    return CatalogFactory.create(options) if {"warehouse", "metastore"} & options.keys() else None
+
+
+def _options(args: Arguments, name: str | None) -> dict[str, str]:
+    given = dict(args.catalog_option)
+    if args.warehouse:
+        given["warehouse"] = args.warehouse
+    chosen = name or args.catalog
+    if chosen is None and not given.keys() & {"warehouse", "metastore"}:
+        warehouse = os.environ.get(WAREHOUSE)
+        if warehouse and not os.environ.get(CATALOG):
+            return {"warehouse": warehouse, **given}
+        chosen = named_catalogs().default
+    return given if chosen is None else {**named_catalogs().of(chosen), **given}
+
+
+def need_catalog(args: Arguments, name: str | None = None, *, may_be_new: bool = False) -> Catalog:
+    """Return the catalog; raise an error if the arguments name none, or if its warehouse does not exist."""
+    catalog = catalog_of(args, name)
+    if catalog is None:
+        raise InvalidInputError(
+            f"give --warehouse, or set ${WAREHOUSE}: the directory of the databases; or give the options of another "
+            "catalog (--catalog-option metastore=rest --catalog-option uri=http://...), or name one (--catalog NAME) "
+            "of lakewright.toml"
+        )
+    if not may_be_new and not _exists(catalog):
+        raise NotFoundError(
+            f"there is no warehouse {catalog.warehouse}: check the path (--warehouse or ${WAREHOUSE}), or make it with "
+            "lakewright db create",
+            warehouse=catalog.warehouse,
+        )
+    return catalog
+
+
+def _exists(catalog: Catalog) -> bool:
+    """Return whether a warehouse exists: a directory, or on an object store a prefix of at least one object."""
+    if not isinstance(catalog, FileSystemCatalog):
+        return True
+    if "://" not in catalog.warehouse:
+        return Path(catalog.warehouse).is_dir()
+    listings = (catalog.storage.list_directories(catalog.warehouse), catalog.storage.list(catalog.warehouse))
+    return any(True for listing in listings for _ in listing)
+
+
+def split_name(text: str) -> tuple[str | None, str]:
+    """Return the catalog of a name with three parts, and the rest.
+
+    >>> split_name("prod.sales.orders"), split_name("sales.orders"), split_name("/lake/sales.db/a.b.c")
+    (('prod', 'sales.orders'), (None, 'sales.orders'), (None, '/lake/sales.db/a.b.c'))
+    """
+    match = None if "/" in text else _FULL_NAME.fullmatch(text.strip())
+    return (None, text) if match is None else (match[1].strip("`"), match[2])
+
+
+def is_path(text: str) -> bool:
+    """Return whether a text is the path of a table, not its name."""
+    return "/" in text
+
+
+def named_table(args: Arguments, *, may_be_new: bool = False) -> tuple[Catalog, str]:
+    """Return the catalog of a table that is named, and its name there; a path is an error."""
+    if is_path(args.table):
+        raise InvalidInputError(f"{args.table!r} is a path: give the name of the table, db.t, and --warehouse")
+    catalog, name = split_name(args.table)
+    return need_catalog(args, catalog, may_be_new=may_be_new), name
+
+
+def names_like(args: Arguments, text: str) -> list[str]:
+    """Return the databases, or behind a dot the tables, of the catalog whose names begin with a text."""
+    catalog = catalog_of(args)
+    database, dot, table = text.partition(".")
+    if catalog is None or is_path(text):
+        return []
+    if not dot:
+        return [f"{name}." for name in catalog.list_databases() if name.startswith(database)]
+    return [f"{database}.{name}" for name in catalog.list_tables(database) if name.startswith(table)]
+
+
+def table_of(args: Arguments) -> FileStoreTable:
+    """Return the table that the argument `table` names: a path, or `db.t` of the catalog."""
+    table = table_or_view_of(args)
+    if not isinstance(table, FileStoreTable):
+        raise InvalidInputError(
+            f"{table.name} is a system table, which can only be described and read; name the table itself",
+            table=table.name,
+        )
+    return table
+
+
+def table_or_view_of(args: Arguments) -> FileStoreTable | SystemTable | RowsView:
+    """Return the table that the argument `table` names, or a system table such as `db.t$files`."""
+    if not is_path(args.table):
+        catalog, full_name = named_table(args)
+        return catalog.get_table(full_name)
+    path, _, last = args.table.rstrip("/").rpartition("/")
+    name = Identifier.from_string(f"`d`.{last}") if "$" in last else Identifier.create("d", last)
+    branch, view = name.get_branch_name(), name.get_system_table_name()
+    options = _options_of_path(args)
+    SECRETS.note_options(options)
+    table = open_table(
+        f"{path}/{name.get_table_name()}", options | ({} if branch is None else {CoreOptions.BRANCH.key(): branch})
+    )
+    return table if view is None else system_table(table, view)
+
+
+def _options_of_path(args: Arguments) -> dict[str, str]:
+    """Return the options for a path: those of the storage of a catalog that is named, and those that are given."""
+    named = {} if args.catalog is None else named_catalogs().of(args.catalog)
+    return {**{key: value for key, value in named.items() if key != "warehouse"}, **dict(args.catalog_option)}

@@ -1,0 +1,1 @@
+"""Commands that bring rows into tables and out of them."""

@@ -1,0 +1,1 @@
+"""Commands that keep tables in order: their files, their history, their copies."""

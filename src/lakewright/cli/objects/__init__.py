@@ -1,0 +1,1 @@
+"""Commands that make, change and remove databases, tables, tags and branches."""

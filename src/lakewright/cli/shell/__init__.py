@@ -1,0 +1,1 @@
+"""`lakewright sql`: statements, scripts and the prompt."""

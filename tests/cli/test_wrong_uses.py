@@ -1,0 +1,173 @@
+"""Wrong uses of the command line: each is told in one line with what helps, and changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.command_tables import code_of, command_warehouse
+
+# The words behind `lakewright`, the exit code, and a part of what is said.
+CASES: dict[str, tuple[str, int, str]] = {
+    # Commands and options.
+    "a command that is none": ("raed d.t", 2, "did you mean 'read'?"),
+    "a word of a group that is none": ("table creat d.new", 2, "there is no command 'creat'; did you mean 'create'?"),
+    "a group alone": ("table", 2, "needs one of list, create, describe"),
+    "an option that is none": ("read d.t --limt 3", 2, "--limit"),
+    "no table": ("read", 2, "missing argument 'TABLE' (see lakewright read --help)"),
+    "two tables": ("describe d.t d.empty", 2, "unexpected extra argument (d.empty)"),
+    "a number that is none": ("read d.t --limit many", 2, "'many' is not a number of rows"),
+    "a negative number": ("read d.t --limit -3", 2, "'-3' is not a number of rows"),
+    "a snapshot that is no number": ("read d.t --snapshot newest", 2, "'newest' is not a valid integer"),
+    "a format that is none": ("read d.t --format xml", 2, "'xml' is not one of 'table', 'csv'"),
+    "options that exclude each other": ("read d.t --snapshot 1 --tag v1", 2, "--snapshot and --tag exclude each other"),
+    "a fast and full check": ("verify d.t --fast --full", 2, "--fast and --full exclude each other"),
+    "an option without =": ("table create d.new --column 'a INT' --option bucket", 2, "'bucket' is not key=value"),
+    "a list with a hole": ("read d.t --select id,,n", 2, "is not a list of names such as a,b"),
+    "no action of a consumer": ("consumer d.t rest", 2, "'rest' is not one of 'list', 'reset', 'clear'"),
+    # Where.
+    "a catalog without a name": ("read d.t --catalog prod", 1, "add [catalogs.prod] there, or give --warehouse"),
+    "a catalog in front of a table": ("read prod.d.t", 1, "there is no catalog 'prod'"),
+    "a warehouse that is not there": ("tables -w nowhere", 1, "check the path (--warehouse or $LAKEWRIGHT_WAREHOUSE)"),
+    "a table that is not there": ("read d.nix", 1, "table d.nix does not exist"),
+    "a database that is not there": ("table list nix", 1, "database nix does not exist"),
+    "a name without a database": ("read t", 1, "a table is named database.table, not 't'"),
+    "a path without a table": ("read ./nowhere/t", 1, "there is no table at"),
+    "a system table that is none": ("read d.t$fils", 1, "there are $snapshots, $schemas"),
+    "a branch that is not there": ("read d.t$branch_nix", 1, "the branch nix does not exist"),
+    # Reading.
+    "a column that is not there": ("read d.t --select id,prize", 1, "there is no column 'prize'; there are id, n"),
+    "half a condition": ("read d.t --where 'id >'", 1, "expected a column or a literal, found the end"),
+    "a condition on another type": ("read d.t --where \"id = 'x'\"", 1, "expected a number for column 'id'"),
+    "a condition on no column": ("read d.t --where 'nr = 3'", 1, "there is no column 'nr'; did you mean 'n'?"),
+    "a snapshot that is not there": ("read d.t --snapshot 77", 1, "the newest is 3"),
+    "a tag that is not there": ("read d.t --tag v9", 1, "it has no tags"),
+    "a time that is none": ("read d.t --at yesterday", 1, "ISO text such as '2026-01-31 12:00:00'"),
+    "a time before the table": ("read d.t --at 1999-01-01", 1, "the earliest, 1, is of"),
+    "a file in no directory": ("read d.t -o nowhere/rows.csv", 2, "make it first"),
+    "a directory as a file": ("read d.t -o .", 2, "name a file in it"),
+    "a difference backwards": ("diff d.t 3 1", 2, "SNAP1 is the older one: lakewright diff d.t 1 3"),
+    "a difference to nowhere": ("diff d.t 1 9", 1, "the newest is 3"),
+    # Writing.
+    "a file that is not there": ("import d.t nowhere.csv", 1, "there is no file, directory or pattern"),
+    "a pattern without matches": ("import d.t 'x-*.csv'", 1, "there is no file, directory or pattern"),
+    "stdin without a format": ("import d.t -", 2, "give --input-format csv"),
+    "stdin in no format": ("import d.t - --input-format xls", 2, "is none of csv, tsv, json"),
+    "a file without a format": ("import d.t rows.txt", 1, "does not say its format; give the format"),
+    "a value of another type": (
+        "import d.t wrong.csv",
+        1,
+        "wrong.csv, line 3: the column 'n' cannot take 'two'",
+    ),
+    "a field too many": ("import d.t wide.csv", 1, "wide.csv, line 2: the line has 3 fields, not 2"),
+    "a column that the table lacks": ("import d.t other.csv", 1, "'nr'"),
+    "half a record of json": ("import d.t half.jsonl", 1, "half.jsonl, line 2: the line is no json"),
+    "parquet that is none": ("import d.t fake.parquet", 1, "it cannot be read as parquet"),
+    "a mode that is none": ("import d.t good.csv --mode replace", 2, "'replace' is not one of 'append', 'upsert'"),
+    "keys to delete without keys": ("import d.empty good.csv --mode delete", 1, "primary key"),
+    "good files and a bad one": ("import d.t good.csv wrong.csv", 1, "wrong.csv, line 3"),
+    # Making and changing.
+    "a table that is there": ("table create d.t --column 'a INT'", 1, "exists"),
+    "a table of nothing": ("table create d.new", 2, "--column 'id BIGINT NOT NULL', repeated) or a file"),
+    "a table in no database": ("table create nix.new --column 'a INT'", 1, "lakewright db create nix"),
+    "a column without a type": ("table create d.new --column id", 1, "a column is written 'name TYPE'"),
+    "a type that is none": ("table create d.new --column 'id NUMBER'", 1, "types are such as INT, BIGINT"),
+    "a nested type that is none": ("table create d.new --column 'id ARRAY<'", 1, "column 'id'"),
+    "a column twice": ("table create d.new --column 'a INT' --column 'a INT'", 1, "'a' is given twice"),
+    "a key that is no column": ("table create d.new --column 'a INT' --primary-key b", 1, "'b'"),
+    "an option that does not fit": ("table create d.new --column 'a INT' --option bucket=two", 1, "bucket"),
+    "a change of nothing": ("table alter d.t", 2, "alter needs a change, such as --add-column"),
+    "a key that goes": ("table alter d.t --drop-column id", 1, "id"),
+    "a good and a bad change": ("table alter d.t --add-column 'x INT' --drop-column nix", 1, "nix"),
+    "a type that loses values": ("table alter d.t --retype id=TINYINT --retype n=BOOLEAN", 1, "id"),
+    "a new name that is taken": ("table rename d.t empty", 1, "exists"),
+    "a drop without an answer": ("table drop d.t", 1, "--yes does it without asking"),
+    "a database with tables": ("db drop d --yes", 1, "cascade"),
+    # History.
+    "a rollback without an answer": ("rollback d.t 1", 1, "--yes does it without asking"),
+    "a rollback to nowhere": ("rollback d.t 9 --yes", 1, "9"),
+    "a rollback to nothing": ("rollback d.t", 2, "one of TARGET, --timestamp and --watermark"),
+    "a tag of nothing": ("tag create d.t", 2, "missing argument 'NAME'"),
+    "a tag of no snapshot": ("tag create d.t v1 --snapshot 9", 1, "9"),
+    "a tag that is not there goes": ("tag delete d.t v9", 1, "v9"),
+    "an age without a unit": ("expire d.t --older-than 7", 2, "write an age such as 7d"),
+    "a condition on rows": ("compact d.t --where 'n > 1'", 1, "partition"),
+    # Secrets.
+    "an option of a catalog without =": ("tables --catalog-option token:s3cr3t", 2, "what was given is not key=value"),
+    "a secret at the wrong place": ("describe d.t token=s3cr3t", 2, "unexpected extra argument (token=***)"),
+    "a secret in a URI": ("read s3x://me:s3cr3t@host/t", 1, "s3x"),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the warehouse and the files that the cases name, and go there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAKEWRIGHT_WAREHOUSE", command_warehouse(tmp_path))
+    files = {
+        "good.csv": "id,n\n1,1\n",
+        "wrong.csv": "id,n\n1,1\n2,two\n",
+        "wide.csv": "id,n\n1,1,1\n",
+        "other.csv": "id,nr\n1,1\n",
+        "rows.txt": "1",
+        "half.jsonl": '{"id": 1, "n": 1}\n{"id": 2,\n',
+        "fake.parquet": "PAR",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def _state(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_there_are_at_least_forty() -> None:
+    assert len(CASES) >= 40
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_wrong_use(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    words, code, remedy = CASES[name]
+    before = _state(place)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert code_of([*shlex.split(words), "--quiet"]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("lakewright: ")
+    assert said.err.count("\n") == 1
+    assert remedy in said.err
+    assert "defect" not in said.err
+    assert "s3cr3t" not in said.err
+    assert _state(place) == before
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "name", ["a command that is none", "a value of another type", "a rollback without an answer", "a table of nothing"]
+)
+def test_a_wrong_use_in_a_process(place: Path, name: str) -> None:
+    words, code, remedy = CASES[name]
+    before = _state(place)
+    done = subprocess.run(
+        [sys.executable, "-m", "lakewright", *shlex.split(words), "--quiet"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (code, "", 1)
+    assert remedy in done.stderr
+    assert _state(place) == before

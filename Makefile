@@ -11,10 +11,11 @@ SPARKS := 3.5 4.0 4.1 4.2 4.3
 # The oldest and the newest Ray that we support.
 RAYS := 2.52 2.60
 
-.PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 soak coverage release house clean
+.PHONY: demo test quick lint types unit interop-java interop-java-sql interop-rest interop-s3 interop-stores soak coverage release house clean
 .PHONY: interop-delta bench-spark-peers report-browser upkeep-mix long-run
-.PHONY: bench bench-rows bench-compaction bench-plans bench-latency bench-spark bench-spark-memory bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
+.PHONY: bench bench-rows bench-compaction bench-plans bench-pieces bench-latency bench-spark bench-spark-memory bench-spark-size bench-java spark-cluster spark-matrix spark-connect $(SPARKS:%=spark-%) $(SPARKS:%=spark-%-all)
 .PHONY: bench-ray ray-matrix $(RAYS:%=ray-%)
+.PHONY: docs lowest extras
 
 demo: $(VENV)/.made
 	$(BIN)/python examples/demo.py
@@ -57,6 +58,11 @@ interop-rest: $(VENV)/.made $(PEERS)/.made $(REST_SERVERS:%=target/rest-server/%
 interop-s3: $(VENV)/.made target/minio/bin/minio
 	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/interop/s3
 
+# The public emulators of Google's and Azure's stores, and Hadoop's own cluster for tests.
+AZURITE := 3.35.0
+interop-stores: $(VENV)/.made target/stores/bin/fake-gcs-server target/stores/azurite/.made target/stores/hdfs/.made
+	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/interop/stores
+
 # Delta Lake, and Iceberg for the bench, on the newest PySpark that both know.
 PEERS_SPARK := 4.1
 DELTA := 4.4.0
@@ -68,9 +74,11 @@ bench-spark-peers: .venvs/spark-$(PEERS_SPARK)/.made target/delta/.made target/i
 	PYTHONPATH=tests .venvs/spark-$(PEERS_SPARK)/bin/python -m bench.spark_peers
 
 # Every test at its full size: all examples of the properties, all combinations; then processes killed at random for minutes.
+# Each of the two parts begins no test after SOAK_MINUTES, so that the whole ends in about twice that time.
+SOAK_MINUTES ?= 150
 soak: $(VENV)/.made $(PEERS)/.made
-	$(BIN)/python -m pytest -n auto --hypothesis-profile=soak
-	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/soak
+	LAKEWRIGHT_BUDGET_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -n auto --hypothesis-profile=soak
+	LAKEWRIGHT_BUDGET_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -s --hypothesis-profile=soak tests/soak
 
 # Two tables in use for an hour: nothing lost, memory and handles flat; LAKEWRIGHT_SOAK_MINUTES chooses another time.
 long-run: $(VENV)/.made
@@ -132,11 +140,41 @@ release: $(VENV)/.made
 	rm -rf dist
 	$(BIN)/python -m build
 	$(BIN)/python -m twine check --strict dist/*
-	$(BIN)/python -m pytest -s tests/release
+	$(BIN)/python -m pytest -s tests/release/test_release.py
+
+# Each extra of the wheel by itself, in an environment of its own. All of them load gigabytes: EXTRAS="sql cli" runs some.
+extras: $(VENV)/.made
+	rm -rf dist
+	$(BIN)/python -m build --wheel
+	EXTRAS="$(EXTRAS)" $(BIN)/python -m pytest -s tests/release/test_extras.py
+
+# The tests of the core with the lowest version of every dependency that pyproject.toml declares.
+LOWEST := tests/test_calls.py tests/test_golden.py tests/test_keyed_model.py $(addprefix tests/,spec formats metadata commit write read)
+lowest: .venvs/lowest/.made
+	.venvs/lowest/bin/python -m pytest -n auto --hypothesis-profile=quick -m 'not (spark or ray or peers or s3 or processes or long)' $(LOWEST)
+
+# What tests need beside the library comes in versions of today, so that only our own bounds are tried.
+.venvs/lowest/.made: pyproject.toml
+	$(PYTHON) -m venv .venvs/lowest
+	.venvs/lowest/bin/python -m pip install --quiet --upgrade pip uv
+	.venvs/lowest/bin/uv pip install --quiet --python .venvs/lowest/bin/python --resolution lowest-direct --editable '.[pandas,polars,sql,cli,rest]' \
+		'pytest>=9' 'pytest-xdist>=3.8' 'hypothesis>=6.150' 'moto[server]>=5.1' 'boto3>=1.40'
+	touch $@
 
 # The tables of rooms and modules in design/, from the floors of tests/test_layers.py and the docstrings; docs/options.md.
 house: $(VENV)/.made
 	cd tests && $(abspath $(BIN))/python -m support.house
+
+# The documentation site, into target/site; a warning is an error. It works from a disk, without a server and without a network.
+docs: $(VENV)/.made .venvs/docs/.made
+	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet --strict
+	$(BIN)/python -m pytest tests/test_site.py tests/site
+
+.venvs/docs/.made: pyproject.toml
+	$(PYTHON) -m venv .venvs/docs
+	.venvs/docs/bin/python -m pip install --quiet --upgrade pip
+	.venvs/docs/bin/python -m pip install --quiet --group docs
+	touch $@
 
 bench: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
@@ -160,6 +198,9 @@ bench-latency: $(VENV)/.made $(PEERS)/.made
 	$(PEERS)/bin/python -m pip install --quiet --requirement bench/requirements.txt
 	PYTHONPATH=tests $(BIN)/python bench/latency.py --peers
 
+bench-pieces: $(VENV)/.made
+	$(BIN)/python -m bench.pieces --spark
+
 bench-spark: $(VENV)/.made
 	$(BIN)/python bench/spark.py
 
@@ -170,6 +211,10 @@ bench-ray: $(VENV)/.made $(PEERS)/.made
 
 bench-spark-memory: $(VENV)/.made
 	$(BIN)/python bench/spark_memory.py
+
+# Takes about half an hour and 20 GB of disk; ROWS="5000000" for the small size alone.
+bench-spark-size: $(VENV)/.made
+	$(BIN)/python bench/spark_size.py --rows $(or $(ROWS),5000000 100000000)
 
 # The newest connector of Java Paimon that the public repositories hold, on the Spark it was built for.
 CONNECTOR := paimon-spark-3.5-0.9.0.jar
@@ -238,6 +283,24 @@ target/rest-server/%/.made: target/rest-server/%/.fetched tests/interop/rest/Res
 # A real S3 server, built from source.
 target/minio/bin/minio:
 	GOBIN=$(CURDIR)/target/minio/bin go install github.com/minio/minio@latest
+
+target/stores/bin/fake-gcs-server:
+	GOBIN=$(CURDIR)/target/stores/bin go install github.com/fsouza/fake-gcs-server@v1.56.1
+
+target/stores/azurite/.made:
+	npm install --silent --no-audit --no-fund --prefix target/stores/azurite azurite@$(AZURITE)
+	touch $@
+
+HADOOP := 3.4.1
+HDFS_JARS := org.apache.hadoop:hadoop-client-minicluster:$(HADOOP) org.apache.hadoop:hadoop-client-api:$(HADOOP) \
+	org.apache.hadoop:hadoop-client-runtime:$(HADOOP) org.slf4j:slf4j-api:2.0.17 org.slf4j:slf4j-nop:2.0.17 \
+	org.slf4j:jcl-over-slf4j:2.0.17 junit:junit:4.13.2 javax.xml.bind:jaxb-api:2.3.1 javax.activation:javax.activation-api:1.2.0
+target/stores/hdfs/.made: tests/interop/stores/MiniHdfs.java
+	mkdir -p target/stores/hdfs/jars
+	for jar in $(HDFS_JARS); do \
+		mvn --quiet dependency:copy -Dartifact=$$jar -DoutputDirectory=$(CURDIR)/target/stores/hdfs/jars || exit 1; done
+	javac -proc:none -nowarn -Xlint:none -cp 'target/stores/hdfs/jars/*' -d target/stores/hdfs/classes $<
+	touch $@
 
 # The report of a table in a real browser, and its picture in the docs; Chromium comes from the system's packages.
 report-browser: $(VENV)/.made

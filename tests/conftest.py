@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
+from support import budget
+
 # Why the tests of a folder are slow. They share an engine or a server, so xdist gives each folder to one process.
 _MARKS = {"tests/spark": "spark", "tests/ray": "ray", "tests/interop": "peers"}
 
@@ -29,6 +31,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(_MARKS[folder])
         if "s3_server" in getattr(item, "fixturenames", ()):
             item.add_marker("s3")
+    budget.in_order(items)
+
+
+def pytest_configure() -> None:
+    """Let the time of a budget begin."""
+    budget.begin()
+
+
+def pytest_runtest_setup() -> None:
+    """Begin no test once the budget is used up."""
+    budget.skip_if_over()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what a budget left out."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    line = budget.summary(sum(budget.REASON in str(report.longrepr) for report in skipped))
+    if line is not None:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

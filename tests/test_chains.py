@@ -24,8 +24,8 @@ DEPTHS = {
     "read one file of 36": 5,
     "read all 36": 6,
     "merge read of 3 runs": 5,
-    "compact": 15,
-    "expire": 54,
+    "compact": 12,
+    "expire": 28,  # of which nine take the snapshots away, the oldest first
 }
 _numbers = itertools.count()
 

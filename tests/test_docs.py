@@ -17,8 +17,12 @@ import lakewright
 from support.rest_server import running_rest
 
 ROOT = Path(__file__).parent.parent
-# README and the pages about Spark run in tests/spark, in one session for all of them, and that about Ray in tests/ray.
-PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "spark" and page.name != "ray.md")
+# README and the pages about Spark run in tests/spark, in one session for all of them, that about Ray in tests/ray, and
+# the session in a terminal in tests/cli.
+_ELSEWHERE = {"ray.md", "terminal.md"}
+PAGES = sorted(
+    page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "spark" and page.name not in _ELSEWHERE
+)
 _NOT_OURS = {".git", ".hypothesis", "target"}
 SNIPPET = re.compile(r"^```(python|sql|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMES = [m.name for m in pkgutil.walk_packages(lakewright.__path__, "lakewright.")]
@@ -44,7 +48,7 @@ def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeyp
     Statements of SQL run in its context `ctx`; a text after them shows the rows of the last one.
     """
     snippets = SNIPPET.findall(page.read_text())
-    assert snippets or page.name == "index.md", f"{page} shows no code"
+    assert snippets, f"{page} shows no code"
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {"__name__": "page"}
     shown = ""

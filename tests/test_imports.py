@@ -12,6 +12,22 @@ import lakewright as lw
 LATE = ("urllib3", "psycopg", "pymysql", "sqlite3", "pyspark", "ray", "torch", "sqlglot", "duckdb", "polars", "rich")
 # Arrow imports pandas with its datasets, and when it first makes an array of Python's values.
 HEAVY = ("pandas", "pyarrow.dataset", "pyarrow.acero")
+# Large modules of the standard library that only streams under asyncio and reports to servers need.
+STANDARD = ("asyncio", "urllib.request", "http.client")
+WORK = """
+import tempfile
+import pyarrow as pa
+import lakewright as lw
+warehouse = tempfile.mkdtemp()
+catalog = lw.CatalogFactory.create({"warehouse": warehouse})
+catalog.create_database("d")
+columns = pa.schema([pa.field("id", pa.int64(), nullable=KEYED), pa.field("name", pa.string())])
+rows = pa.table({"id": [1, 1, 1], "name": ["a", "b", "c"]}, columns)
+catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=KEYS))
+table = lw.open_table(warehouse + "/d.db/t")
+lw.write_table(rows, table)
+assert lw.read_table(table, filter="id < 2", columns=["id"]).num_rows == ROWS
+"""
 
 
 def _loaded(program: str, looked_for: tuple[str, ...] = LATE) -> set[str]:
@@ -36,6 +52,13 @@ def test_no_client_and_no_driver_is_loaded(program: str) -> None:
 @pytest.mark.parametrize("program", ["import lakewright", "from lakewright import *", "import lakewright.public"])
 def test_names_are_loaded_without_pandas_and_datasets(program: str) -> None:
     assert _loaded(program, HEAVY) == set()
+
+
+@pytest.mark.parametrize(("keys", "rows"), [([], 3), (["id"], 1)], ids=["append", "primary key"])
+def test_a_write_and_a_read_load_no_other_library(keys: list[str], rows: int) -> None:
+    """All but pandas: Arrow itself looks for it when it first turns an array into one of numpy, or makes one."""
+    program = f"KEYS, KEYED, ROWS = {keys!r}, {not keys}, {rows}\n{WORK}"
+    assert _loaded(program, (*LATE, *HEAVY, *STANDARD)) <= {"pandas"}
 
 
 def test_the_package_itself_loads_no_room_and_no_arrow() -> None:

@@ -26,10 +26,12 @@ _FRAME = type("DataFrame", (), {})
 _OPTIONAL = {
     "DataFrame": _FRAME,
     "Dataset": type("Dataset", (), {}),
+    "SparkSession": type("SparkSession", (), {}),
     "TorchDataset": list,
     "duckdb": SimpleNamespace(DuckDBPyConnection=type("DuckDBPyConnection", (), {})),
     "JSON": object,
     "pd": SimpleNamespace(DataFrame=_FRAME),
+    "pl": SimpleNamespace(DataFrame=_FRAME),
 }
 
 # What rooms of this package hand to each other through public objects. Users need none of it, so it has no public name.

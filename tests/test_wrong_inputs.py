@@ -168,7 +168,7 @@ RETURNED = frozenset(
     " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
     " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
     " AnalyzeResult ColumnStatistics TableStatistics PartitionExpireResult PurgeResult WriteResult Finding VerifyResult"
-    " CopyResult RepairResult RepairStep UnexistingResult".split()
+    " CopyResult Check Diagnosis MetricsEvent RepairResult RepairStep UnexistingResult".split()
 )
 
 # Valid values by the name of an argument; by `Class.method.argument` where that name means several things.
@@ -213,6 +213,7 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "full_name": lambda _: "d.keyed",
     "group": lambda _: (0,),
     "has_primary_key": lambda _: True,
+    "hook": lambda _: lambda _event: None,
     "id": lambda _: 0,
     "identifier": lambda _: "d.keyed",
     "ids": lambda _: [0],

@@ -28,6 +28,8 @@ from lakewright.commit.table_commit import (
 )
 from lakewright.compact.manifests import ManifestsResult
 from lakewright.compact.rounds import CompactResult, PartitionEstimate
+from lakewright.diagnosis.checks import Check, Diagnosis
+from lakewright.diagnosis.run import diagnose
 from lakewright.errors import (
     AlreadyExistsError,
     BranchAlreadyExistException,
@@ -59,6 +61,7 @@ from lakewright.errors import (
     UnsupportedError,
 )
 from lakewright.ingestion.columns import ColumnChange
+from lakewright.ingestion.create import create_table_from
 from lakewright.ingestion.local import ingest
 from lakewright.ingestion.move.copy import CopyResult, copy_table
 from lakewright.ingestion.move.migrate import MigrateResult, migrate
@@ -72,6 +75,7 @@ from lakewright.maintenance.rollback import RollbackResult
 from lakewright.maintenance.statistics.analyze import AnalyzeResult
 from lakewright.maintenance.unexisting import UnexistingResult
 from lakewright.metadata.statistics import ColumnStatistics, TableStatistics
+from lakewright.metrics import EventKind, MetricsEvent, MetricsHook, add_metrics_hook, remove_metrics_hook
 from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.read.explain import ExplainResult, ExplainSplitInfo, PruningStat
@@ -132,6 +136,7 @@ __all__ = [
     "Catalog",
     "CatalogFactory",
     "CatalogServerError",
+    "Check",
     "ColumnAlreadyExistException",
     "ColumnChange",
     "ColumnNotExistException",
@@ -160,7 +165,9 @@ __all__ = [
     "DatabaseNotEmptyException",
     "DatabaseNotExistException",
     "DeletionFile",
+    "Diagnosis",
     "Distribution",
+    "EventKind",
     "ExpireResult",
     "ExplainResult",
     "ExplainSplitInfo",
@@ -182,6 +189,8 @@ __all__ = [
     "MapType",
     "MergeBuilder",
     "MergeEngine",
+    "MetricsEvent",
+    "MetricsHook",
     "MigrateResult",
     "Moment",
     "Move",
@@ -253,13 +262,17 @@ __all__ = [
     "WriteMode",
     "WriteResult",
     "__version__",
+    "add_metrics_hook",
     "compact_database",
     "copy_table",
+    "create_table_from",
+    "diagnose",
     "ingest",
     "lit",
     "migrate",
     "open_table",
     "read_table",
+    "remove_metrics_hook",
     "source_col",
     "target_col",
     "write_table",

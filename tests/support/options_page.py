@@ -41,7 +41,7 @@ No option is ignored in silence. An option that is refused is refused where it i
 `table.copy`, `open_table`, options of Spark) before anything is written, and where it is stored with a table, when rows
 are read or written. A value that asks for nothing, such as the default, is never refused. A key that is not on this
 page is a `LakewrightWarning` that names the nearest one, once per process and table; `format("lakewright")` of Spark
-refuses it. Options of a storage (`s3.`, `fs.`, `gs.`, `adls.`, `oss.` ...) are in the [guide](guide.md#object-stores).
+refuses it. Options of a storage (`s3.`, `fs.`, `gs.`, `adls.`, `oss.`, `dfs.` ...) have [a page](storage.md).
 
 ```python
 import warnings

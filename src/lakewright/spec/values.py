@@ -50,6 +50,7 @@ _EXACT = Context(prec=100, Emax=999_999, Emin=-999_999, traps=[Inexact, InvalidO
 _WIDE = Context(prec=100, Emax=999_999, Emin=-999_999)
 _TEMPORAL_RANGE = {"DATE": (-(2**31), 2**31 - 1), "TIME": (0, DAY_MILLIS - 1)}
 _MILLIS_RANGE = (-(2**63), 2**63 - 1)  # rows store timestamps as milliseconds, and nanoseconds of the millisecond
+_PLAIN_DIGITS_MIN, _PLAIN_DIGITS_MAX = 1e-3, 1e7  # between them, Java writes numbers without an exponent
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
@@ -273,6 +274,8 @@ def java_float_text(number: float, *, single: bool) -> str:
     >>> java_float_text(1.5, single=False), java_float_text(0.0001, single=True), java_float_text(1e7, single=False)
     ('1.5', '1.0E-4', '1.0E7')
     """
+    if not single and _PLAIN_DIGITS_MIN <= abs(number) < _PLAIN_DIGITS_MAX:
+        return repr(float(number))  # the shortest digits, in the same form
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     sign, digits, exponent = Decimal(str(np.float32(number)) if single else repr(number)).as_tuple()

@@ -172,10 +172,14 @@ class TableRead(core.TableRead):
         return rows if self.map_keys is None else self.map_keys.apply(rows)
 
     def to_pandas(  # type: ignore[override] # splits in pypaimon's form
-        self, splits: Sequence[DataSplit] | None = None, parallelism: int | None = None
+        self,
+        splits: Sequence[DataSplit] | None = None,
+        parallelism: int | None = None,
+        *,
+        arrow_backed: bool = False,
     ) -> pd.DataFrame:
-        """Read splits into a pandas DataFrame."""
-        return super().to_pandas(splits, parallelism)  # type: ignore[arg-type] # goes through to_arrow
+        """Read splits into a pandas DataFrame; with `arrow_backed` columns keep the types and the nulls of Arrow."""
+        return super().to_pandas(splits, parallelism, arrow_backed=arrow_backed)  # type: ignore[arg-type] # to_arrow
 
     def to_iterator(self, splits: Sequence[DataSplit] | None = None) -> Iterator[GenericRow]:  # type: ignore[override]
         """Yield rows with their kinds, which are not a column here."""

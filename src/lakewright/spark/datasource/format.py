@@ -28,6 +28,7 @@ from pyspark.sql import types as sql
 from lakewright.catalog.system.views import RowsView, SystemReadBuilder
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.read.builder import ReadBuilder, TableRead
+from lakewright.read.splits.cutting import cut_splits
 from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spark.datasource.options import FORMAT, READ, READ_TASKS, SourceOptions
@@ -130,7 +131,9 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Choose the snapshot and spread its files over tasks; called once for all uses of a frame or view."""
         read = self._read
-        task_shares = shares(read.store, read.new_plan().splits(), at_least=os.cpu_count() or 1, exactly=self._tasks)
+        tasks = os.cpu_count() or 1
+        splits = cut_splits(read.store, read.new_plan().splits(), read.predicate, self._tasks or tasks)
+        task_shares = shares(read.store, splits, at_least=tasks, exactly=self._tasks)
         values = [tuple(split.serialize() for split in share) for share in task_shares]
         return [InputPartition(value) for value in values or [()]]
 

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql import types as sql
 
-from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.ingestion import files
 from lakewright.ingestion.files import TextFormat
 from lakewright.ingestion.plan import Call
@@ -115,6 +115,11 @@ def open_source(spark: SparkSession, source: Source, call: Call) -> list[SparkSo
             first = _reader(spark, {"header": str(call.header).lower(), **_CSV, **options}).csv(list(source.paths))
             names = [name for name in first.columns if name not in _from_directories(source, first)]
             return [_open_csv(spark, source, names, options, parse_settings, header=call.header)]
+        case "arrow":
+            raise UnsupportedError(
+                f"{source.name}: Spark does not read Arrow files: ingest them in this process (--engine local, "
+                "lakewright.ingest)"
+            )
         case "json":
             return [_open_json(spark, source, options, parse_settings, text_format)]
         case "parquet" | "orc":

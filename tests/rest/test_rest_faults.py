@@ -5,8 +5,10 @@ The server is the stand-in; `make interop-rest` loses answers of Java's servers.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,13 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def db(server: RestServer) -> InDatabase:
+    return InDatabase(lw.CatalogFactory.create(server.options))
+
+
+@pytest.fixture
+def patient_db(server: RestServer, monkeypatch: pytest.MonkeyPatch) -> InDatabase:
+    """A client that waits for answers, so that what others do before an answer is done when it comes."""
+    monkeypatch.setattr(sys.modules[__name__], "PATIENCE", replace(PATIENCE, read_seconds=60))
     return InDatabase(lw.CatalogFactory.create(server.options))
 
 
@@ -161,10 +170,11 @@ def test_a_commit_that_a_proxy_sends_twice(server: RestServer, db: InDatabase) -
 @pytest.mark.parametrize("then", ["nothing", "a write", "two writes"])
 @pytest.mark.parametrize("removes_files", [False, True])
 def test_a_commit_whose_answer_is_lost_and_that_others_roll_back(
-    server: RestServer, db: InDatabase, then: str, verb: str, removes_files: bool
+    server: RestServer, patient_db: InDatabase, then: str, verb: str, removes_files: bool
 ) -> None:
     """Where the rollback removes the files of our snapshot too, a second attempt must not name them."""
     server.tables.rollback_removes_files = removes_files
+    db = patient_db
     table, other = _table(db, "keys"), db.catalog.get_table(db("t"))
 
     def roll_back() -> None:

@@ -70,7 +70,7 @@ def db(server: RestServer) -> InDatabase:
 
 @pytest.fixture
 def patient_db(server: RestServer, monkeypatch: pytest.MonkeyPatch) -> InDatabase:
-    """A client that waits for answers, so that what others do before an answer is done when it comes."""
+    """Return a catalog that waits for answers, so that what others do before an answer is done when it comes."""
     monkeypatch.setattr(sys.modules[__name__], "PATIENCE", replace(PATIENCE, read_seconds=60))
     return InDatabase(lw.CatalogFactory.create(server.options))
 

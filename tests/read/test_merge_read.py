@@ -390,3 +390,18 @@ def test_shares_of_rows_that_must_merge_are_balanced() -> None:
     _plain(store, *((0, some) for some in first), *((0, some) for some in second)).publish()
     shares = [ReadBuilder(store).new_scan().with_shard(at, 2).plan().splits() for at in range(2)]
     assert [sum(split.row_count for split in share) for share in shares] == [10, 11]
+
+
+@pytest.mark.parametrize("key", [0, 777, 4999])
+def test_a_key_is_found_where_chunks_are_smaller_than_row_groups(tmp_path: Path, key: int) -> None:
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("w", pa.int64()), ("x", pa.int64())])
+    store = new_keyed_table(str(tmp_path / "t"), schema, {"lakewright.merge-memory": "64 kb"})
+    bucket = KeyedBucket(store)
+    numbers = range(5000)
+    for run in range(3):
+        values = [n * 7919 % 5003 + run for n in numbers]
+        bucket.add(keyed_rows(store, {"k": numbers, "v": values, "w": values, "x": values}, first=run * 5000))
+    bucket.publish()
+    found = ReadBuilder(store).with_filter(f"k = {key}").new_read().to_arrow().to_pylist()
+    value = key * 7919 % 5003 + 2
+    assert found == [{"k": key, "v": value, "w": value, "x": value}]

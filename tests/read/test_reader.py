@@ -19,11 +19,14 @@ from lakewright.errors import (
     UnsupportedError,
 )
 from lakewright.metadata.store import TableStore
+from lakewright.read import reader as reader_module
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.projection import plan_projection
 from lakewright.read.splits.split import Row
+from lakewright.spec.identifier import Identifier
 from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import AtomicType, DataField, RowType
+from lakewright.table.table import FileStoreTable
 from support.read_tables import append, golden_store, new_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.int32()), ("name", pa.string())])
@@ -202,3 +205,19 @@ def test_projection_reads_only_what_is_needed() -> None:
         plan_projection(fields, ["r.x", "r_x"])
     batch = pa.RecordBatch.from_pylist([{"r": {"x": 1, "y": 2}}, {"r": None}])
     assert plan.apply(batch).to_pylist() == [{"r_x": 1}, {"r_x": None}]
+
+
+def test_filters_on_files_with_deleted_rows_and_large_row_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of a file with deleted ones are decoded a few at a time, also where a row group has more of them."""
+    monkeypatch.setattr(reader_module, "_FILTERED_ROWS", 16)
+    schema = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.string())])
+    store = new_table(tmp_path, schema, options={"deletion-vectors.enabled": "true"})
+    append(store, pa.table([list(range(100)), list(range(100)), [str(n) for n in range(100)]], schema=schema))
+    FileStoreTable(Identifier("db", "t"), store).delete("id = 3")
+    (split,) = ReadBuilder(store).new_scan().plan().splits()
+    assert split.has_deletions
+    for at in range(100):
+        found = ReadBuilder(store).with_filter(f"id = {at}").new_read().to_arrow()
+        assert found.to_pylist() == ([] if at == 3 else [{"id": at, "a": at, "b": str(at)}])

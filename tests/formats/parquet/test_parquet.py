@@ -275,6 +275,18 @@ def test_row_groups_without_a_match_are_left_out(padding: int) -> None:
             assert read("parquet", damaged, fields, skip=skip)[0].equals(got)
 
 
+@pytest.mark.parametrize("batch_rows", [1, 7, 50, 99])
+@pytest.mark.parametrize("padding", [0, 20_000], ids=["in memory", "from a file"])
+def test_columns_of_a_filter_come_with_batches_smaller_than_a_row_group(batch_rows: int, padding: int) -> None:
+    """The columns of the filter are decoded first, and the others in batches of a few rows."""
+    table, fields, skip = scattered({7, 8, 19}, padding)
+    for data in (foreign(table, row_group_size=100), write("parquet", [table.slice(0, 100), table], fields)[0]):
+        got, positions = read("parquet", data, fields, skip=skip, batch_rows=batch_rows)
+        whole, _ = read("parquet", data, fields)
+        assert positions == list(range(whole.num_rows))
+        assert got.equals(whole)
+
+
 def test_a_filter_that_matches_everywhere_is_not_asked_twice() -> None:
     table, fields, skip = scattered(set(range(4, 20)))
     data, _ = write("parquet", [table.slice(n, 10) for n in range(0, 200, 10)], fields)

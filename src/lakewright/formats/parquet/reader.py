@@ -262,14 +262,12 @@ class ParquetFileReader:
         threads = span.decoded_bytes > MIB
         reader = self._file.reader
         if span.decoded_bytes <= _DECODED_BYTES and span.row_count <= (batch_rows or span.row_count):
-            table = reader.read_row_groups(list(span.groups), column_indices=leaves, use_threads=threads)
-            for name in decoded:
-                table = table.append_column(name, span.decoded.column(name))
-            yield table
+            tables = iter([reader.read_row_groups(list(span.groups), column_indices=leaves, use_threads=threads)])
         else:
             rows = batch_rows or max(1024, span.row_count * (_DECODED_BYTES // 2) // span.decoded_bytes)
-            for batch in reader.iter_batches(rows, list(span.groups), column_indices=leaves, use_threads=threads):
-                yield pa.Table.from_batches([batch])
+            batches = reader.iter_batches(rows, list(span.groups), column_indices=leaves, use_threads=threads)
+            tables = (pa.Table.from_batches([batch]) for batch in batches)
+        yield from tables if span.decoded is None else _with_columns(tables, span.decoded)
         self._finish_pages()
 
     def _expect_pages(self, span: _Span, leaves: Sequence[int]) -> None:
@@ -337,6 +335,15 @@ def _joined(groups: Iterable[_Span], rows_max: int) -> Iterator[_Span]:
         span = group
     if span is not None:
         yield span
+
+
+def _with_columns(tables: Iterable[pa.Table], columns: pa.Table) -> Iterator[pa.Table]:
+    """Yield tables with more columns, which hold the rows of all tables one after the other."""
+    position = 0
+    for table in tables:
+        more = columns.slice(position, table.num_rows)
+        position += table.num_rows
+        yield pa.table([*table.columns, *more.columns], names=[*table.column_names, *more.column_names])
 
 
 def _conform_named(column: pa.ChunkedArray, field: pa.Field, missing: Missing) -> pa.ChunkedArray:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,12 +19,14 @@ from lakewright.errors import InvalidInputError
 from lakewright.formats.base import file_format_of
 from lakewright.formats.open import open_reader
 from lakewright.lsm.merge import MergeSpec
+from lakewright.spec.buckets import bucket_ids
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, stored_fields
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.types import AtomicType
 from lakewright.write import keyed_buffer
-from lakewright.write.buckets.routing import Group
+from lakewright.write.buckets.routing import Group, HashRouter
 from lakewright.write.buffer import BufferLimits
 from lakewright.write.keyed_buffer import KeyedBuffer
 from lakewright.write.task import Place
@@ -178,6 +181,59 @@ def test_a_changelog_holds_every_row_as_it_came(batches: list[list[Row]], budget
     deletes = sum(row["_VALUE_KIND"] in {UPDATE_BEFORE, DELETE} for row in everything)
     assert sum(f.facts.delete_row_count or 0 for f in done.changelog) == deletes
     assert sum(f.facts.row_count for f in done.changelog) == len(everything)
+
+
+ROUTED: list[dict[str, object]] = [
+    {},
+    {"sequence__field": "s,n"},
+    {"merge_engine": "first-row"},
+    {"merge_engine": "first-row", "ignore_delete": "true"},
+    {"changelog_producer": "input"},
+    *ENGINES,
+]
+CUTS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
+
+
+@settings(max_examples=examples(20))
+@pytest.mark.parametrize("options", ROUTED, ids=str)
+@given(data=st.data(), sizes=CUTS, budget=st.sampled_from([1, 2000, 1 << 30]), buckets=st.sampled_from([2, 3, 300]))
+def test_rows_that_stay_in_place_are_written_like_gathered_ones(
+    options: dict[str, object], data: st.DataObject, sizes: list[int], budget: int, buckets: int
+) -> None:
+    """However batches are routed, each bucket gets the same rows, numbers and changelog."""
+    schema = schema_of(**{**options, "bucket": buckets})
+    kinds = ROWS if not options or "ignore_delete" in options or "changelog_producer" in options else ADDS
+    batches = [group(data.draw(st.lists(kinds, min_size=size, max_size=size))).rows for size in sizes]
+    results = []
+    for in_place in (False, True):
+        disk = Disk(schema, changelog="changelog_producer" in options)
+        buffer, router = buffer_on(disk, budget=budget), HashRouter(schema, table="t", in_place=in_place)
+        for batch in batches:
+            buffer.add(router.route(batch))
+        done = buffer.finish()
+        results.append({place: (disk.rows(files.files), disk.rows(files.changelog)) for place, files in done.items()})
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("buckets", [4, 64, 1000])
+def test_rows_of_rare_buckets_do_not_keep_whole_batches(buckets: int) -> None:
+    """Every batch brings a few rows of buckets that had none, and many of a bucket that had some before."""
+    schema = schema_of(bucket=buckets)
+    numbers = np.arange(40_000)
+    of_bucket = bucket_ids([pa.array(numbers)], [AtomicType("BIGINT")], function="default", buckets=buckets)
+    often = numbers[of_bucket == 0]
+    rare = [int(np.argmax(of_bucket == bucket)) for bucket in range(1, min(buckets, 12))]
+    buffer, router = buffer_on(Disk(schema)), HashRouter(schema, table="t", in_place=True)
+    pool = pa.default_memory_pool()
+    before, largest = pool.bytes_allocated(), 0
+    for key in rare:
+        keys = [*np.resize(often, 20_000).tolist(), key]
+        batch = group([row(number) for number in keys]).rows
+        largest = max(largest, batch.nbytes)
+        buffer.add(router.route(batch))
+        del batch
+        assert pool.bytes_allocated() - before <= buffer.held_bytes + 2 * largest
+    assert len(buffer.finish()) == len(rare) + 1
 
 
 def row(key: int, number: int = 0, kind: int = INSERT) -> Row:

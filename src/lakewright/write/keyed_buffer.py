@@ -23,10 +23,10 @@ import pyarrow as pa
 
 from lakewright.datafiles.rolling import FinishedFile, RollingFile
 from lakewright.datafiles.spill import Spill
+from lakewright.lsm.functions.groups import take_rows
 from lakewright.lsm.images import Longs
 from lakewright.lsm.merge import MergeSpec, merge_order
 from lakewright.lsm.windows import merge_runs
-from lakewright.spec.gather import gather
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.write.buckets.routing import Group
 from lakewright.write.buffer import BufferLimits, FinishedFiles, name_file
@@ -80,9 +80,6 @@ class _Piece:
         size: int = self.rows.nbytes
         return size if self.at is None else size * len(self.at) // max(1, self.rows.num_rows)
 
-    def gathered(self) -> _Piece:
-        return self if self.at is None else _Piece(gather(self.rows, self.at))
-
 
 @dataclass(slots=True)
 class _Bucket:
@@ -92,12 +89,6 @@ class _Bucket:
     changelog: RollingFile | None
     pieces: list[_Piece] = field(default_factory=list)
     runs: list[_Run] = field(default_factory=list)
-
-    def add(self, piece: _Piece) -> None:
-        if self.pieces:  # rows of several batches are sorted together, so each batch is gathered by bucket first
-            self.pieces[0] = self.pieces[0].gathered()
-            piece = piece.gathered()
-        self.pieces.append(piece)
 
     def take_rows(self) -> _Piece:
         pieces, self.pieces = self.pieces, []
@@ -136,8 +127,12 @@ class KeyedBuffer:
                 # Files that this writer finished before may not be in a snapshot yet, so their numbers count too.
                 self._next[place] = max(self._next.get(place, 0), self._first_sequence(place))
                 self._buckets[place] = _Bucket(*self._new_files(place))
-        for place, piece in zip(places, self._numbered(places, groups), strict=True):
-            self._buckets[place].add(piece)
+        pieces = list(self._numbered(places, groups))
+        if self._held:  # rows of several batches are sorted together, so those of each are gathered by bucket first
+            self._gather_held()
+            pieces = _gathered_pieces(pieces)
+        for place, piece in zip(places, pieces, strict=True):
+            self._buckets[place].pieces.append(piece)
             self._held += piece.nbytes
         groups.clear()
         if self._held > self._limits.budget_bytes:
@@ -197,6 +192,12 @@ class KeyedBuffer:
         if shared is not None:
             rows = _with_numbers(shared, numbers)
             yield from (_Piece(rows, group.at) for group in groups)
+
+    def _gather_held(self) -> None:
+        """Gather the rows of the first batch by bucket, if they still lie as they came."""
+        buckets = [bucket for bucket in self._buckets.values() if bucket.pieces and bucket.pieces[0].at is not None]
+        for bucket, piece in zip(buckets, _gathered_pieces([bucket.pieces[0] for bucket in buckets]), strict=True):
+            bucket.pieces = [piece]
 
     def _shrink(self) -> None:
         """Move all rows out of memory: groups of one batch share memory, which is free once all of them are gone."""
@@ -294,6 +295,19 @@ class KeyedBuffer:
 
 def _with_numbers(rows: pa.Table, numbers: Longs) -> pa.Table:
     return pa.table([pa.array(numbers), *rows.columns], names=[SEQUENCE_NUMBER.name, *rows.column_names])
+
+
+def _gathered_pieces(pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Return the pieces of one batch by bucket: if they share their rows, all are gathered in one go."""
+    shared = [piece.at for piece in pieces if piece.at is not None]
+    if not shared:
+        return list(pieces)
+    rows, start = take_rows(pieces[0].rows, np.concatenate(shared)), 0
+    gathered: list[_Piece] = []
+    for piece in pieces:
+        gathered.append(_Piece(rows.slice(start, piece.count)))
+        start += piece.count
+    return gathered
 
 
 def _close(bucket: _Bucket) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import lakewright as lw
 from lakewright.catalog.open import open_table
 from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
+from lakewright.maintenance import expire as expire_module
 from lakewright.maintenance.expire import ExpireResult, Retention, _first_kept, expire_snapshots
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.store import TableStore
@@ -439,12 +441,16 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
+@given(STEPS, st.sampled_from([1, 2, 3, 32]))
 @settings(max_examples=examples(40))
 def test_whatever_happens_all_that_is_needed_stays_and_nothing_else(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], block: int
 ) -> None:
-    store = new_store(tmp_path_factory.mktemp("t"))
+    with patch.object(expire_module, "_BLOCK", block):
+        _check_steps(new_store(tmp_path_factory.mktemp("t")), steps)
+
+
+def _check_steps(store: TableStore, steps: list[str]) -> None:
     append(store, "f0")
     held: dict[str, list[str]] = {}
     for number, step in enumerate(steps, 1):

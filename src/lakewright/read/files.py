@@ -80,7 +80,8 @@ class BucketFiles:
             return ()
         reader = self._open(file, plan_evolution(written, fields))
         try:
-            return reader.starts(None if skip == TRUE else skip)
+            # Other writers may end a file with a row group that has no rows.
+            return tuple(start for start in reader.starts(None if skip == TRUE else skip) if start < file.row_count)
         finally:
             reader.close()
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import re
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
@@ -277,6 +279,39 @@ def test_values_out_of_bounds_are_refused(path: str, value: object) -> None:
 def test_data_files_out_of_bounds_are_refused(member: str, value: object) -> None:
     with pytest.raises(InvalidMessageError):
         CommitMessage.deserialize(altered(lambda body: body["new_files"][0].update({member: value})))
+
+
+TOKENS = [
+    "1",
+    "-0",
+    "1.0",
+    "1e2",
+    "NaN",
+    "true",
+    "null",
+    '""',
+    '"a"',
+    '"YQ=="',
+    '"YR=="',
+    '"YQ"',
+    '"\\ud800"',
+    "[]",
+    "{}",
+    " ",
+]
+
+
+@given(st.data())
+@settings(max_examples=examples(300))
+def test_a_body_that_is_taken_is_in_canonical_form(data: st.DataObject) -> None:
+    """Whatever is put in the place of a part of a body, it is refused, or it is the one form of what it says."""
+    body = PLAIN.serialize()[42:].decode()
+    parts = re.findall(r'"(?:[^"\\]|\\.)*"|[^"\[\]{},:]+|.', body)
+    for at in data.draw(st.lists(st.integers(0, len(parts) - 1), min_size=1, max_size=2)):
+        parts[at] = data.draw(st.sampled_from([*TOKENS, parts[at] * 2, parts[at] + " ", *parts[at - 1 : at + 1]]))
+    frame = framed("".join(parts).encode())
+    with suppress(InvalidMessageError):
+        assert CommitMessage.deserialize(frame).serialize() == frame
 
 
 def test_a_file_that_goes_away_may_lie_outside_the_table() -> None:

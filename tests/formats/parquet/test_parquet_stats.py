@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -10,9 +12,9 @@ from hypothesis import strategies as st
 
 from lakewright.formats.base import StatsCollector, WriteOptions, WrittenFile
 from lakewright.formats.parquet.writer import ParquetFileWriter
-from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
 from lakewright.spec.stats import COUNTS, FULL, StatsMode, parse_stats_mode
-from lakewright.spec.types import AtomicType, DataField, parse_type
+from lakewright.spec.types import AtomicType, DataField, DataType, RowType, parse_type
 from support.effort import examples
 
 FIELDS = (DataField(0, "t", AtomicType("STRING")), DataField(1, "b", AtomicType("BYTES")))
@@ -92,3 +94,49 @@ def test_the_bounds_of_numbers_are_the_computed_ones(data: st.DataObject, text: 
 def test_counts_stay_counts() -> None:
     stats = _write([_table([("a", b"a"), (None, b"b")])], COUNTS).stats
     assert [(s.min, s.max, s.null_count) for s in stats if s is not None] == [(None, None, 1), (None, None, 0)]
+
+
+INT, STRING = AtomicType("INT"), AtomicType("STRING")
+
+
+def row_of(*types: DataType) -> RowType:
+    return RowType(nullable=True, fields=[DataField(100 + n, f"f{n}", dtype) for n, dtype in enumerate(types)])
+
+
+NESTED: list[tuple[DataType, object]] = [
+    (parse_type({"type": "ARRAY", "element": "INT"}), [7, 9]),
+    (parse_type({"type": "MAP", "key": "STRING NOT NULL", "value": "INT"}), [("m", 3)]),
+    (row_of(INT, STRING, parse_type({"type": "ARRAY", "element": "STRING"})), {"f0": 5, "f1": "t", "f2": ["u", "v"]}),
+    (row_of(row_of(INT, INT), INT), {"f0": {"f0": 1, "f1": 2}, "f1": 3}),
+]
+FLAT: dict[str, st.SearchStrategy[object]] = {
+    "TINYINT": NUMBERS["TINYINT"],
+    "BIGINT": NUMBERS["BIGINT"],
+    "STRING": TEXT,
+    "BYTES": st.binary(max_size=3),
+    "DOUBLE": st.sampled_from([math.inf, -math.inf, 1e308, -1e308, 0.0, 5.5]),
+}
+
+
+@settings(max_examples=examples(80))
+@given(st.data())
+def test_bounds_belong_to_their_columns(data: st.DataObject) -> None:
+    """Nested columns have several leaves, or none of their own: bounds of those behind them are their own."""
+    kinds = data.draw(st.lists(st.sampled_from([*FLAT, *range(len(NESTED))]), min_size=1, max_size=6))
+    types = [NESTED[kind][0] if isinstance(kind, int) else AtomicType(kind) for kind in kinds]
+    fields = [DataField(n, f"c{n}", dtype) for n, dtype in enumerate(types)]
+    schema = to_arrow_schema(fields)
+    options = WriteOptions(stats=(FULL,) * len(fields), row_group_bytes=data.draw(st.sampled_from([100, 1 << 27])))
+    writer = ParquetFileWriter(_Output(), fields, options)
+    written: list[list[object]] = [[] for _ in fields]
+    for _ in range(data.draw(st.integers(1, 3))):
+        rows = data.draw(st.integers(0, 9))
+        one = [st.just(NESTED[kind][1]) if isinstance(kind, int) else FLAT[kind] for kind in kinds]
+        columns = [data.draw(st.lists(st.none() | some, min_size=rows, max_size=rows)) for some in one]
+        writer.write(pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema))
+        written = [known + more for known, more in zip(written, columns, strict=True)]
+    for values, stats, dtype in zip(written, writer.close().stats, types, strict=True):
+        known: list[Any] = [value for value in values if value is not None]
+        bounds = (min(known), max(known)) if known and isinstance(dtype, AtomicType) else (None, None)
+        assert stats is not None
+        assert (stats.min, stats.max, stats.null_count) == (*bounds, len(values) - len(known))

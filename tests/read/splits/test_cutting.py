@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lakewright as lw
 from lakewright.errors import CorruptTableError
 from lakewright.formats.avro import writer as avro_writer
 from lakewright.formats.orc import writer as orc_writer
 from lakewright.formats.parquet import writer as parquet_writer
+from lakewright.formats.parquet.reader import ParquetFileReader
+from lakewright.read import reader as reader_module
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.splits import cutting
 from lakewright.read.splits.cutting import cut_splits
+from lakewright.read.splits.shares import shares
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.table.table import FileStoreTable
 from lakewright.testing.storage import MemoryStorage
+from support.effort import examples
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 
 Columns = dict[str, pa.Array]
@@ -192,6 +200,17 @@ def test_pieces_of_levels_with_deletion_vectors(tmp_path: Path) -> None:
     check(reading)
 
 
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
+def test_files_that_end_with_row_groups_without_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    table = new_table(tmp_path, rows_of("int", [1], 0), ["k"], {"bucket": "1", "write-only": "true", **ENGINES[engine]})
+    _write_runs(table, "int", 3, deletes=False)
+    starts = ParquetFileReader.starts
+    monkeypatch.setattr(ParquetFileReader, "starts", lambda self, skip=None: (*starts(self, skip), self.row_count))
+    check(table)
+
+
 def test_partitions_and_several_splits(tmp_path: Path) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
@@ -252,6 +271,62 @@ def test_a_filter_that_few_row_groups_can_match_is_read_in_one_piece(tmp_path: P
     pieces = cut_splits(half.new_read().store, splits, half.predicate, 2)
     assert len(pieces) == 2
     assert half.new_read().to_arrow(pieces).column("k").to_pylist() == list(range(60, 160))
+
+
+FILTERS = [None, "v > 2", "v IS NULL", "w < 'b' OR v = 0", "w LIKE 'a%'", "v BETWEEN -3 AND 3 AND w > 'Z'"]
+KINDS = ["merge", "merge", "vectors", "columns", "plain"]
+
+
+def _random_table(path: Path, chance: random.Random) -> FileStoreTable:
+    """Make a table of some kind, format, key and history."""
+    kind, key, file_format = chance.choice(KINDS), chance.choice(list(KEYS)), chance.choice(["parquet", "avro"])
+    options = {"file.format": file_format, "lakewright.merge-memory": chance.choice(["256 mb", "4 kb"])}
+    if kind == "merge":
+        options |= {"bucket": "1", "write-only": "true", **ENGINES[chance.choice(list(ENGINES))]}
+    elif kind == "vectors":
+        options["deletion-vectors.enabled"] = "true"
+    elif kind == "columns":
+        options |= {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    table = new_table(path, rows_of(key, [1], 0), list(KEYS[key]([1])) if kind == "merge" else [], options)
+    for size in chance.sample([200, 90, 60, 17, 7, 1], chance.randint(1, 5)):
+        lw.write_table(rows_of(key, chance.sample(range(260), size), size), table)
+        if kind == "vectors" or (kind == "merge" and options.keys().isdisjoint({"merge-engine", "ignore-delete"})):
+            table.delete(chance.choice(["v < -6", "v > 5", "v = 0"]))
+        if kind == "columns" and chance.random() < 0.5:
+            ids = pa.array(np.arange(0, size, 3))
+            table.update_by_row_id(pa.table({"_ROW_ID": ids, "v": pa.array(np.arange(len(ids)))}))
+    is_first = options.get("merge-engine") == "first-row"
+    return table.copy({"lakewright.read-level-0": "true"}) if is_first else table
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:.*STAY HIDDEN")
+@given(chance=st.randoms(use_true_random=False), small=st.sampled_from([3, 16, 50]), few=st.sampled_from([1, 7, 99]))
+@settings(max_examples=examples(60))
+def test_reads_in_pieces_give_the_rows_of_reads_in_one(
+    tmp_path_factory: pytest.TempPathFactory, chance: random.Random, small: int, few: int
+) -> None:
+    """Whatever a table holds, filters, columns, shards, pieces and shares of tasks change no row."""
+    with (
+        patch.object(parquet_writer, "_GROUP_ROWS_MAX", small),
+        patch.object(avro_writer, "_BLOCK_ROWS", small),
+        patch.object(reader_module, "_FILTERED_ROWS", few),
+    ):
+        table = _random_table(tmp_path_factory.mktemp("t"), chance)
+        for _ in range(4):
+            builder = table.new_read_builder().with_projection(chance.choice([None, ["w"], ["v", "k"]]))
+            condition, shards, count = chance.choice(FILTERS), chance.randint(1, 3), chance.choice([2, 3, 8])
+            builder = builder if condition is None else builder.with_filter(condition)
+            splits = builder.new_scan().with_shard(chance.randrange(shards), shards).plan().splits()
+            read = builder.new_read()
+            whole = read.to_arrow(splits, parallelism=1)
+            cut = cut_splits(read.store, splits, builder.predicate, count, piece_bytes=chance.choice([0, 100]))
+            parts = [read.to_arrow([piece], parallelism=1) for piece in cut]
+            assert pa.concat_tables([whole.slice(0, 0), *parts]).equals(whole)
+            assert read.to_arrow(splits, parallelism=count).equals(whole)
+            tasks = [read.to_arrow(share) for share in shares(read.store, cut, at_least=1, exactly=count)]
+            rows = [row for task in tasks for row in task.to_pylist()]
+            assert sorted(map(repr, rows)) == sorted(map(repr, whole.to_pylist()))
 
 
 def test_a_limit_is_kept(tmp_path: Path) -> None:

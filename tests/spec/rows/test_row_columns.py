@@ -6,12 +6,13 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.spec.rows.binary_row import decode_field, encode_row
 from lakewright.spec.rows.row_columns import RowColumns
 from lakewright.spec.types import AtomicType, Value
+from support.effort import examples
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES: dict[str, st.SearchStrategy[Value]] = {
@@ -76,3 +77,31 @@ def test_moments_beyond_64_bits_of_nanoseconds_are_left_to_the_decoding_of_singl
     dtype = AtomicType("TIMESTAMP(3)")
     for far in (2**63 - 1, -(2**63)):
         assert RowColumns([encode_row([far * 10**6], [dtype])], 1).values(0, dtype) is None
+
+
+DAMAGED: dict[str, Value] = {
+    "STRING": "a long enough text",
+    "BYTES": b"more than seven bytes",
+    "TIMESTAMP(9)": 10**15 + 1,
+    "TIMESTAMP(3)": 10**18,
+    "BOOLEAN": True,
+    "INT": 5,
+    "DOUBLE": 1.5,
+    "CHAR(9)": "abc",
+}
+
+
+@given(st.data())
+@settings(max_examples=examples(200))
+def test_values_of_damaged_rows_are_those_of_single_rows(data: st.DataObject) -> None:
+    """Whatever bytes are changed, added or cut off: no value that decoding row by row would refuse."""
+    types = [AtomicType(text) for text in DAMAGED]
+    sound = encode_row([*DAMAGED.values()], types)
+    row = bytearray(sound)
+    for at in data.draw(st.lists(st.integers(4, len(row) - 1), min_size=1, max_size=4)):
+        row[at] = data.draw(st.sampled_from([0, 1, 127, 128, 135, 136, 255]))
+    damaged = bytes(row)[: data.draw(st.none() | st.integers(0, len(row)))] + bytes(data.draw(st.integers(0, 8)))
+    columns = RowColumns([sound, damaged], len(types))
+    for index, dtype in enumerate(types):
+        values = columns.values(index, dtype)
+        assert values is None or repr(values) == repr([decode_field(one, index, dtype) for one in (sound, damaged)])

@@ -1,0 +1,35 @@
+"""Sorts of words: whatever their bits and their number, all ways give the order of numpy's stable sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lakewright.lsm.images import Words
+from lakewright.lsm.sorting import packed_order, radix_order
+from support.effort import every_second
+
+COUNTS = [1, 2, 3, 4, 5, 8, 9, 16, 17, 255, 256, 257, 1024, 1025, 65_536, 65_537]
+BITS = [1, 8, 16, 31, 32, 33, 47, 48, 49, 63, 64]
+
+
+def _words(count: int, bits: int, low: int, chance: np.random.Generator) -> list[Words]:
+    """Return words in no order: most are different, most are equal, and they fall from the highest to the lowest."""
+    high = low + (1 << bits) - 1
+    free: Words = chance.integers(low, high, count, dtype=np.uint64, endpoint=True)
+    falling = np.sort(free)[::-1].copy()
+    falling[0], falling[-1] = high, low
+    return [free, chance.choice(free[: max(1, count // 4)], count), falling]
+
+
+@pytest.mark.parametrize("sort", [packed_order, radix_order])
+@pytest.mark.parametrize("count", every_second(COUNTS))
+def test_words_are_sorted_as_numpy_does(sort: object, count: int) -> None:
+    assert callable(sort)
+    chance = np.random.default_rng(count)
+    for bits in BITS:
+        for low in {0, 1 if bits < 64 else 0, 2**64 - 2**bits}:
+            for words in _words(count, bits, low, chance):
+                kept = words.copy()
+                assert np.array_equal(sort(words), np.argsort(words, kind="stable"))
+                assert np.array_equal(words, kept)

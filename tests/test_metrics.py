@@ -12,7 +12,9 @@ import pytest
 import lakewright as lw
 from lakewright.commit.committer import Committer
 from lakewright.commit.publish import publisher_of
+from lakewright.formats.parquet import writer as parquet_writer
 from lakewright.metadata.home import LostRace, Outcome
+from lakewright.read.splits import cutting
 from lakewright.spec.manifest import ManifestEntry
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64(), "s": pa.string()})
@@ -175,6 +177,19 @@ def test_a_read_tells_columns_files_and_rows(catalog: lw.Catalog, events: list[l
     (event,) = events
     assert (event.kind, event.snapshot_id, event.rows, event.files) == ("read", 3, 5, 1)
     assert event.details["columns"] == ("id", "n")
+
+
+def test_a_file_that_is_read_in_pieces_counts_once(
+    catalog: lw.Catalog, events: list[lw.MetricsEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_writer, "_GROUP_ROWS_MAX", 10)
+    monkeypatch.setattr(cutting, "PIECE_BYTES_MIN", 64)
+    table = _table(catalog)
+    written = lw.write_table(_rows(*range(100)), table)
+    events.clear()
+    table.new_read_builder().new_read().to_arrow(parallelism=4)
+    (event,) = events
+    assert (event.rows, event.files, event.bytes, event.details["splits"]) == (100, 1, written.bytes, 1)
 
 
 def test_a_hook_that_fails_changes_nothing(catalog: lw.Catalog, caplog: pytest.LogCaptureFixture) -> None:

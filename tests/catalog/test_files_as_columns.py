@@ -106,6 +106,17 @@ def test_bounds_are_corrected_together_as_alone(text: str, low: Value, high: Val
     assert [*zip(*together, strict=True)] == [group.alone(_file(stats))] * 2
 
 
+@pytest.mark.parametrize("text", ["INT", "DECIMAL(10, 2)"])
+def test_bounds_of_another_number_of_columns_are_taken_one_by_one(text: str) -> None:
+    dtype = AtomicType(text)
+    row = encode_row([None, None, None], [dtype] * 3)
+    group = bounds._Group([DataField(0, "c", dtype)], [DataField(0, "c", dtype)], ("c",))
+    stats = SimpleStats(row, row, (0,))
+    assert group.together([stats], [9]) is None
+    with pytest.raises(lw.CorruptTableError, match="do not cover 1 columns"):
+        group.alone(_file(stats))
+
+
 def test_damaged_statistics_are_named(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(file: DataFile, name: str, fields: list[DataField]) -> object:
         return field_stats(replace(file, value_stats=cut), name, fields)

@@ -416,13 +416,13 @@ class TableRead:
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
         piece_bytes = 0 if ahead_max is None else _PIECE_BYTES
-        splits = cut_splits(self._store, splits, self._predicate, threads, piece_bytes=piece_bytes)
-        sources = [unit for split in splits for unit in units_of(readers[split.branch], split)]
+        parts = cut_splits(self._store, splits, self._predicate, threads, piece_bytes=piece_bytes)
+        sources = [unit for part in parts for unit in units_of(readers[part.branch], part)]
         if self._limit is None:
             threads = max(threads, self._lanes(splits, len(sources)))
         if len(sources) < threads:
             spare = {branch: replace(reader, threads=threads) for branch, reader in readers.items()}
-            sources = [unit for split in splits for unit in units_of(spare[split.branch], split)]
+            sources = [unit for part in parts for unit in units_of(spare[part.branch], part)]
         columns = [field.name for field in self._projection.read_fields]
         with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:
             rows = batches if self._limit is None else _first(batches, self._limit)

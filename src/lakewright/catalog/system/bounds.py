@@ -67,6 +67,8 @@ class _Group:
             return None
         rows = [one.min_values for one in stats], [one.max_values for one in stats]
         bounds = [_Bounds(some, RowColumns(some, len(self.columns))) for some in rows]
+        if not all(one.columns.is_sound for one in bounds):
+            return None
         columns: list[tuple[_Texts, _Texts, _Texts]] = []
         for field in self.fields:
             stored, nulls = self._stored(field), [_NULL] * len(stats)

@@ -45,17 +45,16 @@ class RowColumns:
         self._ends = np.cumsum(sizes)
         self._bodies = self._ends - sizes + ARITY_BYTES
         self._arity = arity
-        self._sound = self._are_sound(sizes)
+        self.is_sound = self._are_sound(sizes)  # whether every row has as many fields, and room for them
 
     def _are_sound(self, sizes: Longs) -> bool:
-        """Say whether every row has as many fields, and room for them."""
         least = ARITY_BYTES + header_bytes(self._arity) + SLOT_BYTES * self._arity
         stored = int.from_bytes(self._arity.to_bytes(ARITY_BYTES, "big"), "little")
         return bool((sizes >= least).all() and ((self._word(self._bodies - ARITY_BYTES) & _LOW_HALF) == stored).all())
 
     def values(self, index: int, dtype: DataType) -> list[Any] | None:
         """Return the values of a field, None for null; or None instead of all: take `decode_field`."""
-        if not self._sound or not isinstance(dtype, AtomicType) or not 0 <= index < self._arity:
+        if not self.is_sound or not isinstance(dtype, AtomicType) or not 0 <= index < self._arity:
             return None
         read = self._reader(dtype)
         if read is None:

@@ -268,7 +268,8 @@ def _copy(store: TableStore, file: DataFile, paths: tuple[str, str], *, shift: i
     file_format = file_format_of(file.file_name)
     options = replace(plan.options, stats=tuple(NONE for _ in plan.fields))
     fields = (*KEYED_FIELDS, *schema.fields)
-    reader = open_reader(file_format, store.storage.open_input(source), path=source, size=file.file_size, fields=fields)
+    opened = store.storage.open_input(source, size=file.file_size)
+    reader = open_reader(file_format, opened, path=source, size=file.file_size, fields=fields)
     try:
         writer = open_writer(file_format, store.storage.open_output(target), plan.fields, options)
         try:

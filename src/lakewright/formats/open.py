@@ -10,7 +10,8 @@ from lakewright.formats.avro.writer import AvroEncoder, AvroFileWriter
 from lakewright.formats.base import FORMATS, Encoder, FileReader, FileWriter, Input, Output, WriteOptions
 from lakewright.formats.orc.reader import OrcFileReader
 from lakewright.formats.orc.writer import OrcEncoder, OrcFileWriter
-from lakewright.formats.parquet.reader import ParquetFileReader
+from lakewright.formats.parquet.ahead import end_bytes
+from lakewright.formats.parquet.reader import SINGLE_READ_BYTES, ParquetFileReader
 from lakewright.formats.parquet.writer import ParquetEncoder, ParquetFileWriter
 from lakewright.spec.types import DataField
 
@@ -39,6 +40,16 @@ def open_encoder(file_format: str, fields: Sequence[DataField], options: WriteOp
             return AvroEncoder(fields, options)
         case _:
             raise _unsupported(file_format, "written")
+
+
+def first_bytes(file_format: str, *, size: int, row_count: int, fields: Sequence[DataField]) -> int:
+    """Guess how many of its last bytes a reader needs before all others; 0 if it reads all, or begins elsewhere.
+
+    `fields` are all that the file holds, whichever are read.
+    """
+    if file_format != "parquet" or size <= SINGLE_READ_BYTES:
+        return 0
+    return end_bytes(fields, row_count)
 
 
 def open_reader(file_format: str, source: Input, *, path: str, size: int, fields: Sequence[DataField]) -> FileReader:

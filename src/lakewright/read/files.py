@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakewright.errors import CorruptTableError, NotFoundError, counted
 from lakewright.formats.base import FileReader, file_format_of
 from lakewright.formats.deletion_vectors import Positions, read_deletion_vector
-from lakewright.formats.open import open_reader
+from lakewright.formats.open import first_bytes, open_reader
 from lakewright.metadata.store import TableStore
 from lakewright.read.evolve import Evolution, plan_evolution
 from lakewright.read.projection import ROW_ID
@@ -100,11 +100,12 @@ class BucketFiles:
 
     def _open(self, file: DataFile, evolution: Evolution) -> FileReader:
         path = self.store.layout.data_file(self.store.partition_directory(self.partition), self.bucket, file)
-        source = self.store.storage.open_input(path)
+        file_format = file_format_of(file.file_name)
+        fields = self.schemas.fields_of(file.schema_id)
+        first = first_bytes(file_format, size=file.file_size, row_count=file.row_count, fields=fields)
+        source = self.store.storage.open_input(path, size=file.file_size, end_bytes=first)
         try:
-            reader = open_reader(
-                file_format_of(file.file_name), source, path=path, size=file.file_size, fields=evolution.file_fields
-            )
+            reader = open_reader(file_format, source, path=path, size=file.file_size, fields=evolution.file_fields)
         except BaseException:
             source.close()
             raise

@@ -66,8 +66,12 @@ class Storage(Protocol):
     def requests_at_once(self) -> int:
         """How many calls to make at the same time where they do not depend on each other; 1 for a storage nearby."""
 
-    def open_input(self, path: str) -> BinaryIO:
-        """Open a file for random access."""
+    def open_input(self, path: str, *, size: int | None = None, end_bytes: int = 0) -> BinaryIO:
+        """Open a file for random access.
+
+        Who knows its size says so, and how many of its last bytes will be read first: a storage that is far away then
+        asks for them with its first request. Both are guesses; what is read does not depend on them.
+        """
 
     def open_output(self, path: str) -> Output:
         """Open a new file; it is complete, durable and visible once `close` returns. An existing file is an error."""

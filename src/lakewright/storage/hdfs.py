@@ -23,7 +23,7 @@ from typing import BinaryIO, cast
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.base import FileInfo, Output
-from lakewright.storage.object import ObjectInput
+from lakewright.storage.object_input import ObjectInput
 from lakewright.storage.settings import HDFS_ADDRESS, HDFS_USER
 from lakewright.storage.webhdfs import Upload, WebHdfs
 
@@ -72,9 +72,9 @@ class HdfsStorage:
         """Enough to hide the latency of the namenode, which all clients share."""
         return 16
 
-    def open_input(self, path: str) -> BinaryIO:
+    def open_input(self, path: str, *, size: int | None = None, end_bytes: int = 0) -> BinaryIO:
         """Open a file for random access."""
-        return cast("BinaryIO", ObjectInput(self, self._name(path)))
+        return cast("BinaryIO", ObjectInput(self, self._name(path), size=size, end_bytes=end_bytes))
 
     def open_output(self, path: str) -> Output:
         """Open a new file under its final name; an existing file is a FileExistsError."""
@@ -183,13 +183,13 @@ class HdfsStorage:
         """Return None: a file has one name."""
         return None
 
-    def get_tail(self, name: str, length: int) -> tuple[int, bytes]:
+    def get_tail(self, name: str, length: int, size: int | None = None) -> tuple[int, bytes]:  # noqa: ARG002 - it is asked
         """Return the size of a file and its last bytes, `length` of them or all."""
         status = self._status(name)
         if status is None or status["type"] != "FILE":
             raise FileNotFoundError(errno.ENOENT, "no such file", self.path(name))
-        size = int(cast("int", status["length"]))
-        return size, self.get_range(name, max(0, size - length), size)
+        found = int(cast("int", status["length"]))
+        return found, self.get_range(name, max(0, found - length), found)
 
     def get_range(self, name: str, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to but not including `end`."""

@@ -67,7 +67,7 @@ class LocalStorage:
         """1: starting a thread takes longer than a call."""
         return 1
 
-    def open_input(self, path: str) -> BinaryIO:
+    def open_input(self, path: str, *, size: int | None = None, end_bytes: int = 0) -> BinaryIO:  # noqa: ARG002 - near
         """Open a file for random access; reads do not hold Python's lock."""
         return cast("BinaryIO", pa.OSFile(_plain(path)))
 

@@ -11,32 +11,28 @@ Objects are durable and visible as soon as a call returns.
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, cast
 
 import obstore
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.units import MIB
 from lakewright.storage.base import FileInfo, Output
 from lakewright.storage.credentials import Credentials, StoreCredentials
 from lakewright.storage.object_client import ObjectClient, ObjectInfo, open_client
+from lakewright.storage.object_input import ObjectInput
 from lakewright.storage.settings import ENDPOINT_VARIABLES, Settings, store_settings
 
 SCHEME_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 REQUESTS_AT_ONCE = 32
 MARKER = ".directory"  # makes an empty directory visible
-PART_BYTES = 8 * 1024 * 1024  # objects up to this size are one put
-TAIL_BYTES = 64 * 1024  # read when an object is opened: all of a small file, the footer of a large one
-BLOCK_BYTES = 1024 * 1024  # small reads fetch this much
-_PARALLEL_BYTES = 4 * PART_BYTES  # larger reads are fetched in parts at the same time
-_PARALLEL_READS = 4
+PART_BYTES = 8 * MIB  # objects up to this size are one put
 _DELETE_BATCH = 1000
 _AMAZON = re.compile(r"https://([^/]+\.)?amazonaws\.com(\.cn)?/?")
 
@@ -74,9 +70,9 @@ class ObjectStorage:
         """Enough to hide the latency of the store."""
         return REQUESTS_AT_ONCE
 
-    def open_input(self, path: str) -> BinaryIO:
+    def open_input(self, path: str, *, size: int | None = None, end_bytes: int = 0) -> BinaryIO:
         """Open an object for random access; one request reads its size and its last bytes."""
-        return cast("BinaryIO", ObjectInput(self._client, self._key(path)))
+        return cast("BinaryIO", ObjectInput(self._client, self._key(path), size=size, end_bytes=end_bytes))
 
     def open_output(self, path: str) -> Output:
         """Open a new object, visible once `close` returns; an existing one is a FileExistsError.
@@ -261,99 +257,6 @@ class ObjectStorage:
         endpoint = dict(self.renewing.settings() if self.renewing else self.settings).get("endpoint")
         endpoints = [endpoint] if endpoint else [os.environ[name] for name in ENDPOINT_VARIABLES if name in os.environ]
         return any(_AMAZON.fullmatch(endpoint) is None for endpoint in endpoints)
-
-
-class Ranges(Protocol):
-    """What an input asks of a store."""
-
-    def get_tail(self, key: str, length: int, /) -> tuple[int, bytes]:
-        """Return the size of an object and some of its last bytes."""
-
-    def get_range(self, key: str, start: int, end: int, /) -> bytes:
-        """Return the bytes from `start` up to but not including `end`."""
-
-    def path(self, key: str, /) -> str:
-        """Return the full location of a key."""
-
-
-class ObjectInput(io.RawIOBase):
-    """An object as a file to read: its tail and the block read last are kept in memory."""
-
-    def __init__(self, client: Ranges, key: str) -> None:
-        super().__init__()
-        self._client = client
-        self._key = key
-        self._size, self._tail = client.get_tail(key, TAIL_BYTES)
-        self._block = b""
-        self._block_start = 0
-        self._position = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def size(self) -> int:
-        """Return the size of the object."""
-        return self._size
-
-    def tell(self) -> int:
-        """Return the position of the next read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move to a position, without a request."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise OSError(errno.EINVAL, "cannot seek before the start", self._client.path(self._key))
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next `size` bytes, fewer only at the end of the object."""
-        if self.closed:
-            raise ValueError(f"{self._client.path(self._key)} is closed")
-        start = min(self._position, self._size)
-        end = self._size if size is None or size < 0 else min(start + size, self._size)
-        data = self._bytes(start, end)
-        self._position = start + len(data)
-        return data
-
-    def readall(self) -> bytes:
-        """Return everything from here to the end."""
-        return self.read()
-
-    def readinto(self, buffer: object, /) -> int:
-        """Read into the caller's buffer."""
-        view = memoryview(cast("bytearray", buffer)).cast("B")
-        data = self.read(view.nbytes)
-        view[: len(data)] = data
-        return len(data)
-
-    def _bytes(self, start: int, end: int) -> bytes:
-        tail_start = self._size - len(self._tail)
-        if start >= tail_start:
-            return self._tail[start - tail_start : end - tail_start]
-        block_end = self._block_start + len(self._block)
-        if self._block_start <= start and end <= block_end:
-            return self._block[start - self._block_start : end - self._block_start]
-        if end - start >= BLOCK_BYTES:
-            return self._fetch(start, end)
-        self._block_start, self._block = start, self._fetch(start, min(start + BLOCK_BYTES, self._size))
-        return self._block[: end - start]
-
-    def _fetch(self, start: int, end: int) -> bytes:
-        if end - start <= _PARALLEL_BYTES:
-            return self._client.get_range(self._key, start, end)
-        starts = range(start, end, PART_BYTES)
-        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            parts = pool.map(
-                lambda first: self._client.get_range(self._key, first, min(first + PART_BYTES, end)), starts
-            )
-            return b"".join(parts)
 
 
 class ObjectOutput:

@@ -42,12 +42,14 @@ from lakewright.storage.credentials import CLIENT_PAUSE_SECONDS, StoreCredential
 from lakewright.storage.settings import Settings, secrets_of
 
 if TYPE_CHECKING:  # the client names these for type checkers only
+    from obstore import SuffixRange
     from obstore.store import ClientConfig, RetryConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 PUT_ATTEMPTS_MAX = 6
+PARTS_AT_ONCE = 6  # of one object; more bring no speed on a store of 60 ms, and each is held in memory
 _PAUSE_SECONDS = 0.05  # before the second attempt; doubles with each further one
 _TIMEOUT = timedelta(seconds=120)
 _RETRY_TIMEOUT = timedelta(seconds=60)
@@ -61,6 +63,7 @@ _UNSENT = "error sending request"  # where the client tells that it has no conne
 _ASKED = "credential provider"  # where the client tells of an error of the callable that it was given
 _FAILURES = (BaseError, OSError, NotImplementedError, ValueError)
 _OSS = "oss://"
+_AZURE = ("az://", "abfs://", "abfss://")
 _OSS_ONCE = {"x-oss-forbid-overwrite": "true"}
 _CLIENT_SETTINGS = frozenset({"allow_http"})
 _CONFLICT = 409
@@ -122,19 +125,26 @@ class ObjectClient:
         """Return the bytes from `start` up to but not including `end`."""
         return self._call(key, lambda: bytes(obstore.get_range(self.retrying, key, start=start, end=end)))
 
-    def get_tail(self, key: str, length: int) -> tuple[int, bytes]:
-        """Return the size of an object and, where one request gives both, up to `length` of its last bytes."""
+    def get_tail(self, key: str, length: int, size: int | None = None) -> tuple[int, bytes]:
+        """Return the size of an object and, where one request gives both, up to `length` of its last bytes.
+
+        `size` is what the caller believes it to be. Azure accepts no ranges counted from the end, so that there the
+        last bytes come with the first request only if the size is right.
+        """
+        counted_from_end = not (self.url.startswith(_AZURE) and size)
+        start = max(0, (size or 0) - length)
 
         def size_and_tail() -> tuple[int, bytes]:
-            response = obstore.get(self.retrying, key, options={"range": {"suffix": length}})
-            return response.meta["size"], bytes(response.bytes())
+            wanted: SuffixRange | tuple[int, int] = {"suffix": length} if counted_from_end else (start, size or 0)
+            response = obstore.get(self.retrying, key, options={"range": wanted})
+            found = response.meta["size"]
+            return found, bytes(response.bytes()) if counted_from_end or found == size else b""
 
         try:
             return self._call(key, size_and_tail)
         except (FileNotFoundError, PermissionError):
             raise
-        except (OSError, UnsupportedError):
-            # Azure accepts no ranges counted from the end, and an empty object has no range at all.
+        except (OSError, UnsupportedError):  # also an empty object, which has no range at all
             return self.head(key).size, b""
 
     def head(self, key: str) -> ObjectInfo:
@@ -163,8 +173,12 @@ class ObjectClient:
         raise unknown or OSError(errno.EAGAIN, "the store kept reporting a conflict", self.path(key))
 
     def open_writer(self, key: str, part_bytes: int) -> obstore.WritableFile:
-        """Begin an upload in parts."""
-        return self._call(key, obstore.open_writer, self.retrying, key, buffer_size=part_bytes)
+        """Begin an upload in parts, of which some are sent at the same time and no more are held in memory.
+
+        If a part is refused, a call on the upload fails and the store is told to remove the others.
+        """
+        more = PARTS_AT_ONCE - 1  # beside the part that the client sends before it counts
+        return self._call(key, obstore.open_writer, self.retrying, key, buffer_size=part_bytes, max_concurrency=more)
 
     def guarded(self, key: str, call: Callable[[], T]) -> T:
         """Make a call on an upload, with its errors translated like those of all other calls.

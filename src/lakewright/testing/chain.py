@@ -15,9 +15,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Self, TypeVar
+from dataclasses import dataclass
+from typing import BinaryIO, Self, TypeVar
 
 from lakewright.storage.base import Storage
+from lakewright.storage.object_input import ObjectInput, Ranges
 from lakewright.testing.storage import Call, FaultyStorage
 
 T = TypeVar("T")
@@ -62,6 +64,13 @@ class ChainStorage(FaultyStorage):
             self._state.notify_all()
         self._clock.join()
 
+    def open_input(self, path: str, *, size: int | None = None, end_bytes: int = 0) -> BinaryIO:
+        """Open a file for random access; each range that is asked of the store later is a call too."""
+        source = super().open_input(path, size=size, end_bytes=end_bytes)
+        if isinstance(source, ObjectInput):
+            source.ranges = _RecordedRanges(self, source.ranges)
+        return source
+
     def run(self, verb: str, path: str, effect: Callable[[], T], half: Callable[[], object] | None = None) -> T:
         """Make one call, and return its answer when the round that it belongs to is complete."""
         if not self._recording or verb in _FREE:
@@ -87,6 +96,26 @@ class ChainStorage(FaultyStorage):
                     continue
             if self._recording:
                 time.sleep(max(left, 0))
+
+
+@dataclass(frozen=True)
+class _RecordedRanges:
+    """The ranges of an open file, each of which is a call of the storage that opened it."""
+
+    storage: ChainStorage
+    inner: Ranges
+
+    def get_tail(self, key: str, length: int, size: int | None, /) -> tuple[int, bytes]:
+        """Return the size of an object and some of its last bytes."""
+        return self.storage.run("get_tail", self.path(key), lambda: self.inner.get_tail(key, length, size))
+
+    def get_range(self, key: str, start: int, end: int, /) -> bytes:
+        """Return the bytes from `start` up to but not including `end`."""
+        return self.storage.run("get_range", self.path(key), lambda: self.inner.get_range(key, start, end))
+
+    def path(self, key: str, /) -> str:
+        """Return the full location of a key."""
+        return self.inner.path(key)
 
 
 def shortest_chain(

@@ -60,7 +60,7 @@ class MemoryStorage:
         """The location of the storage itself."""
         return f"memory://{self.name}"
 
-    def open_input(self, path: str) -> BinaryIO:
+    def open_input(self, path: str, *, size: int | None = None, end_bytes: int = 0) -> BinaryIO:  # noqa: ARG002 - near
         """Open a file for random access."""
         return cast("BinaryIO", pa.BufferReader(self.read(path)))
 
@@ -393,9 +393,9 @@ class FaultyStorage:
         """The same as in the inner storage."""
         return self.inner.renames_atomically
 
-    def open_input(self, path: str) -> BinaryIO:
+    def open_input(self, path: str, *, size: int | None = None, end_bytes: int = 0) -> BinaryIO:
         """Open a file for random access; its reads are not counted."""
-        return self.run("open_input", path, lambda: self.inner.open_input(path))
+        return self.run("open_input", path, lambda: self.inner.open_input(path, size=size, end_bytes=end_bytes))
 
     def open_output(self, path: str) -> Output:
         """Open a new file whose writes and close count as calls."""

@@ -113,7 +113,7 @@ def _noting(findings: list[Finding], path: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(store: TableStore, file: DataFile, path: str, fields: Sequence[DataField]) -> Iterator[FileReader]:
-    source = store.storage.open_input(path)
+    source = store.storage.open_input(path, size=file.file_size)
     reader = open_reader(file_format_of(file.file_name), source, path=path, size=file.file_size, fields=fields)
     try:
         yield reader

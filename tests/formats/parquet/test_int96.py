@@ -127,7 +127,7 @@ def test_an_empty_file() -> None:
 
 
 def test_large_files_are_streamed_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("_DECODED_BYTES", 50_000), ("_SINGLE_READ_BYTES", 0), ("_TAIL_BYTES", 100)):
+    for name, value in (("_DECODED_BYTES", 50_000), ("SINGLE_READ_BYTES", 0), ("_TAIL_BYTES", 100)):
         monkeypatch.setattr(f"lakewright.formats.parquet.reader.{name}", value)
     table = rows(TIMES * 300)
     data, _ = write("parquet", [table], FIELDS, options(FIELDS, page_bytes=2000))

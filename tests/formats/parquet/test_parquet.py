@@ -93,7 +93,7 @@ def test_big_tables_become_several_row_groups() -> None:
 
 def test_large_row_groups_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakewright.formats.parquet.reader._DECODED_BYTES", 50_000)
-    monkeypatch.setattr("lakewright.formats.parquet.reader._SINGLE_READ_BYTES", 0)
+    monkeypatch.setattr("lakewright.formats.parquet.reader.SINGLE_READ_BYTES", 0)
     monkeypatch.setattr("lakewright.formats.parquet.reader._TAIL_BYTES", 100)
     rng = np.random.default_rng(1)
     table = pa.table({"id": pa.array(rng.integers(0, 1 << 30, 100_000), pa.int32())})

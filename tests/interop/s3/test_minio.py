@@ -299,10 +299,10 @@ def _count_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         fetched.append(len(data))
         return data
 
-    def counted_tail(self: ObjectClient, key: str, length: int) -> tuple[int, bytes]:
-        size, data = get_tail(self, key, length)
+    def counted_tail(self: ObjectClient, key: str, length: int, size: int | None = None) -> tuple[int, bytes]:
+        found, data = get_tail(self, key, length, size)
         fetched.append(len(data))
-        return size, data
+        return found, data
 
     monkeypatch.setattr(ObjectClient, "get_range", counted_range)
     monkeypatch.setattr(ObjectClient, "get_tail", counted_tail)

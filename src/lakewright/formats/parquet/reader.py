@@ -7,6 +7,7 @@ here. A sealed file must hold every requested column; in a file of another write
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ from lakewright.formats.base import (
     supported_options,
 )
 from lakewright.formats.conform import Missing, conform_column
+from lakewright.formats.parquet.ahead import AHEAD_BYTES, LATENCY_BYTES, AheadInput, Wanted, far
 from lakewright.formats.parquet.leaves import leaf_arrays, leaf_count, select_leaves
 from lakewright.formats.parquet.pages import CheckedSource, Chunk, check_pages
 from lakewright.formats.parquet.stats import group_stats
@@ -39,9 +41,10 @@ from lakewright.spec.units import MIB
 
 _READER_NEWER = supported_options(pq.ParquetFile.__init__, {"arrow_extensions_enabled": False})
 _TAIL_BYTES = 64 * 1024  # the footer of most files comes with the first read
-_SINGLE_READ_BYTES = MIB  # smaller files are read with one call: a call costs more than the bytes
+SINGLE_READ_BYTES = MIB  # smaller files are read with one call: a call costs more than the bytes
 _DECODED_BYTES = 64 * MIB  # row groups are decoded together up to here; a bigger one is streamed
 _DECODED_ROWS = 1 << 20  # and up to this many rows, because repeated values take few bytes in a file
+_FILTERED_GROUPS = 16  # the columns of a filter are asked for in this many row groups at a time
 _FAR_SECONDS = 9_223_372_036  # timestamp[ns] ends here
 _WRAP_SECONDS = 18_446_744_074  # 2^64 nanoseconds
 
@@ -95,7 +98,7 @@ class ParquetFileReader:
 
     def close(self) -> None:
         """Close the file."""
-        self._source.close()
+        (self._ahead or self._source).close()
 
     def starts(self, skip: Predicate | None = None) -> tuple[int, ...]:
         """Return the positions of the first rows of row groups that may hold a row matching `skip`."""
@@ -125,7 +128,10 @@ class ParquetFileReader:
         """Read and check the footer, and find the leaves that hold the requested fields."""
         self._content: bytes | None = None  # of a small file
         self._checked: CheckedSource | None = None
-        if size <= _SINGLE_READ_BYTES:
+        self._ahead: AheadInput | None = None
+        self._certain: Sequence[_Span] = ()  # row groups that are decoded whatever the filter finds in others
+        self._matched: list[int] = []  # row groups with a match that are not decoded yet
+        if size <= SINGLE_READ_BYTES:
             tail = self._content = bytes(self._source.read())
             if len(tail) != size:
                 raise corrupt(self._path, f"it has {len(tail)} bytes instead of {size}")
@@ -146,8 +152,10 @@ class ParquetFileReader:
             self._data: object = pa.py_buffer(self._content)
             metadata = None
         else:
-            self._checked = CheckedSource(self._source) if self._sealed else None
-            self._data = self._checked or self._source
+            self._ahead = far(self._source)
+            checked = CheckedSource(self._ahead or self._source)
+            self._checked = checked if self._sealed else None
+            self._data = checked if self._sealed or self._ahead else self._source
             metadata = pq.read_metadata(pa.BufferReader(footer))
         self._file = self._parquet_file(metadata)
         self._metadata = self._file.metadata
@@ -157,7 +165,7 @@ class ParquetFileReader:
         return pq.ParquetFile(
             self._data if self._content is None else pa.BufferReader(self._data),
             metadata=metadata,
-            pre_buffer=self._content is None,
+            pre_buffer=self._content is None and self._ahead is None,
             page_checksum_verification=True,
             **_READER_NEWER,
             **options,
@@ -223,19 +231,24 @@ class ParquetFileReader:
         names = [] if skip is None else sorted(skip.columns())
         leaves = [self._leaf[name] for name in names if name in self._leaf and self._leaf[name] not in self._int96]
         if skip is None or len(leaves) < len(names) or 2 * len(leaves) > len(self._leaves):
+            self._certain = groups
             yield from groups
             return
         schema = pa.schema([self._schema.field(name) for name in names])
-        checked = skipped = 0
-        for group in groups:
+        checked = skipped = asked = 0
+        self._certain, self._matched = (), []
+        for number, group in enumerate(groups):
             if 2 * skipped < checked - 1 or group.decoded_bytes > _DECODED_BYTES:
+                self._certain = self._certain or groups[number:]
                 yield group
                 continue
             checked += 1
+            asked = self._ask_filtered(groups, number, asked, leaves)
             self._expect_pages(group, leaves)
             decoded = self._file.reader.read_row_groups(list(group.groups), column_indices=leaves, use_threads=False)
             self._finish_pages()
             if pc.any(skip.mask(self._conform(decoded, schema))).as_py():
+                self._matched += group.groups
                 yield replace(group, decoded=decoded)
             else:
                 skipped += 1
@@ -254,10 +267,11 @@ class ParquetFileReader:
             yield from batches
 
     def _tables(self, span: _Span, batch_rows: int | None) -> Iterator[pa.Table]:
-        if self._int96:
-            self._check_int96_range(span)
         decoded = [] if span.decoded is None else span.decoded.column_names
         leaves = sorted(set(self._leaves) - {self._leaf[name] for name in decoded})
+        self._ask(span, leaves)
+        if self._int96:
+            self._check_int96_range(span)
         self._expect_pages(span, leaves)
         threads = span.decoded_bytes > MIB
         reader = self._file.reader
@@ -269,6 +283,55 @@ class ParquetFileReader:
             tables = (pa.Table.from_batches([batch]) for batch in batches)
         yield from tables if span.decoded is None else _with_columns(tables, span.decoded)
         self._finish_pages()
+
+    def _ask(self, span: _Span, leaves: Sequence[int]) -> None:
+        """Ask for the column chunks of row groups, and for those that are decoded after them."""
+        if self._ahead is None:
+            return
+        self._ahead.forget(before=span.groups[0])
+        self._matched = [group for group in self._matched if group > span.groups[-1]]
+        end = span.position + span.row_count
+        self._certain = self._certain[bisect_left(self._certain, end, key=lambda group: group.position) :]
+        self._ahead.ask(self._wanted(span.groups, leaves))
+        self._ahead.ask(self._within_budget(self._certain, leaves, AHEAD_BYTES))
+
+    def _ask_filtered(self, groups: Sequence[_Span], number: int, asked: int, leaves: Sequence[int]) -> int:
+        """Ask for the columns of a filter in the next row groups; return the number of the first that is not asked for.
+
+        When the last of them is half as far away as it was, more are asked for.
+        """
+        if self._ahead is None:
+            return asked
+        self._ahead.forget(before=min([*self._matched, *groups[number].groups]))
+        if number + _FILTERED_GROUPS // 2 < asked:
+            return asked
+        upcoming = groups[max(asked, number) : number + _FILTERED_GROUPS]
+        wanted = self._within_budget(upcoming, self._leaves, LATENCY_BYTES)
+        if not wanted or wanted[-1].group < groups[-1].groups[0]:  # with the other columns they are too many bytes
+            wanted = self._within_budget(upcoming, leaves, AHEAD_BYTES) or self._wanted(groups[number].groups, leaves)
+        self._ahead.ask(wanted)
+        last = max((one.group for one in wanted), default=-1)
+        return max(asked, bisect_right(groups, last, key=lambda group: group.groups[0]))
+
+    def _within_budget(self, groups: Iterable[_Span], leaves: Sequence[int], bytes_max: int) -> list[Wanted]:
+        """Return the column chunks of the first row groups, as many as may be asked for before they are needed."""
+        chosen: list[Wanted] = []
+        size = rows = 0
+        for group in groups:
+            wanted = self._wanted(group.groups, leaves)
+            size, rows = size + sum(one.end - one.start for one in wanted), rows + group.row_count
+            if size > bytes_max or rows > _DECODED_ROWS:
+                break
+            chosen += wanted
+        return chosen
+
+    def _wanted(self, groups: Sequence[int], leaves: Sequence[int]) -> list[Wanted]:
+        wanted = []
+        for index in groups:
+            group = self._metadata.row_group(index)
+            chunks = [Chunk.of(group.column(leaf)) for leaf in leaves]
+            wanted += [Wanted(chunk.start, chunk.start + chunk.byte_count, index) for chunk in chunks]
+        return wanted
 
     def _expect_pages(self, span: _Span, leaves: Sequence[int]) -> None:
         """Check the page headers of a sealed file: now if it is in memory, else when its bytes are read."""

@@ -116,6 +116,18 @@ def test_an_error_of_the_store_reaches_who_reads(monkeypatch: pytest.MonkeyPatch
     source.close()
 
 
+def test_many_open_files_share_a_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_input, "TAIL_BYTES", 10)
+    monkeypatch.setattr(ahead_module, "HOLE_BYTES", 0)
+    files = [AheadInput(ObjectInput(Far(bytes(1000)), "x")) for _ in range(40)]
+    for source in files:
+        source.ask([Wanted(start, start + 10, 0) for start in range(0, 900, 100)])
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("lakewright-ahead")]
+    assert 0 < len(threads) <= 32
+    for source in files:
+        source.close()
+
+
 @dataclass
 class _File:
     far: Far

@@ -12,10 +12,11 @@ held from the request until `forget` names a later row group, so that whoever as
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ HOLE_BYTES = 256 * KIB  # up to this many bytes between two chunks are read with
 AHEAD_BYTES = 32 * MIB  # how much is asked for before it is needed
 LATENCY_BYTES = 4 * MIB  # a connection brings about as many while another request would wait for its answer
 _PART_BYTES = 8 * MIB
-_REQUESTS_AT_ONCE = 16
+_REQUESTS_AT_ONCE = 32
 _END_BYTES_MIN = 64 * KIB
 _END_BYTES_MAX = 2 * MIB
 _LEAF_BYTES = 128  # of the schema in a footer, for each column
@@ -39,6 +40,15 @@ _GROUP_BYTES = 32 * MIB
 _TEXTS = TEXT_ROOTS | BYTES_ROOTS | {"VARIANT"}
 _TEXT_BYTES = 40  # of a value in memory
 _NUMBER_BYTES = 8
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    """Return the threads of this process that wait for ranges, however many files are open."""
+    return ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="lakewright-ahead")
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # a fork has no threads
 
 
 @runtime_checkable
@@ -125,14 +135,11 @@ class AheadInput:
         self._size = source.size()
         self._position = 0
         self._held: list[_Held] = []
-        self._pool: ThreadPoolExecutor | None = None
 
     def ask(self, wanted: Iterable[Wanted]) -> None:
         """Ask for ranges, side by side, unless they were asked for before; ranges outside of the file are left out."""
         new = [one for one in wanted if 0 <= one.start < one.end <= self._size and self._holding(*one[:2]) is None]
-        for one in coalesced(new, HOLE_BYTES):
-            self._pool = self._pool or ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="lakewright-ahead")
-            self._held.append(self._begin(one, self._pool))
+        self._held += [self._begin(one) for one in coalesced(new, HOLE_BYTES)]
 
     def forget(self, before: int) -> None:
         """Drop the ranges that no row group from `before` on needs."""
@@ -161,16 +168,18 @@ class AheadInput:
 
     def close(self) -> None:
         """Close the file; what is still asked for is not waited for."""
+        for held in self._held:
+            for part in held.parts:
+                part.cancel()
         self._held = []
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
         self._source.close()
 
     def _holding(self, start: int, end: int) -> _Held | None:
         return next((held for held in self._held if held.wanted.start <= start and end <= held.wanted.end), None)
 
-    def _begin(self, wanted: Wanted, pool: ThreadPoolExecutor) -> _Held:
+    def _begin(self, wanted: Wanted) -> _Held:
         start, end, _ = wanted
+        pool = _pool()
         if end - start <= _PART_BYTES:
             return _Held(wanted, [pool.submit(self._source.read_range, start, end)], None)
         target = pa.allocate_buffer(end - start)

@@ -220,6 +220,14 @@ def test_a_small_answer_is_asked_for_with_its_filter(file: _File) -> None:
     assert asked == [len(file.far.asked)] == [31]
 
 
+def test_a_store_that_fails_is_no_damage(file: _File) -> None:
+    file.far.fails_from = file.size // 2
+    reader = opened(file, ["c02", "c10"])
+    with pytest.raises(OSError, match="the store does not answer"):
+        list(reader.batches())
+    reader.close()
+
+
 def test_a_footer_that_points_outside_of_the_file_is_damage(file: _File) -> None:
     file.far.data = file.far.data[:4] + file.far.data[100_000:]  # the chunks that the footer names are not there
     file.size = len(file.far.data)

@@ -2,7 +2,8 @@
 
 A merge takes 200,000 rows of which half have a key of the table, into a table of 3 million rows. Keys are numbers or
 texts. All tables go through the same merges and must hold the same rows in the end. `--engines` leaves some out:
-without Delta Lake any PySpark will do.
+without Delta Lake any PySpark will do. `dynamic` and `dynamic-sql` merge into dynamic buckets; `twice` does so in the
+way of merges whose keys do not tell the bucket, which read the table twice.
 
     PYTHONPATH=tests .venvs/spark-4.1/bin/python -m bench.spark_merge
 """
@@ -17,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyspark
 from bench.spark import BUCKETS, noop, rows_of
@@ -26,6 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 import lakewright as lw
 import lakewright.spark as lws
+from lakewright.spark.rows import primary_key_merge
 
 TEXT_KEY = "concat('customer-', lpad(cast(k as string), 12, '0'))"
 
@@ -57,6 +60,19 @@ class OursByVerbs(OursBySql):
     def merge(self, view: str) -> None:
         builder = lws.merge(self._spark.table(view), self._catalog.get_table(self.table), "k")
         builder.when_matched_update().when_not_matched_insert().execute()
+
+
+class ReadTwice(OursByVerbs):
+    """Ours, by the verbs, with rows of the table that are looked for by a read of their own."""
+
+    def __init__(self, spark: SparkSession, catalog: lw.Catalog, key: str, buckets: int) -> None:
+        super().__init__(spark, catalog, key, buckets)
+        self.name = self.name.replace("verbs", "read twice")
+        self.table = f"d.twice_{key}_{abs(buckets)}"
+
+    def merge(self, view: str) -> None:
+        with patch.object(primary_key_merge, "fits", lambda *_: False):
+            super().merge(view)
 
 
 class Embedded(OursByVerbs):
@@ -117,6 +133,8 @@ def run(spark: SparkSession, root: Path, arguments: argparse.Namespace) -> dict[
         "sql": lambda key: OursBySql(spark, catalog, key, BUCKETS),
         "verbs": lambda key: OursByVerbs(spark, catalog, key, BUCKETS),
         "dynamic": lambda key: OursByVerbs(spark, catalog, key, -1),
+        "dynamic-sql": lambda key: OursBySql(spark, catalog, key, -1),
+        "twice": lambda key: ReadTwice(spark, catalog, key, -1),
         "embedded": lambda key: Embedded(spark, catalog, key, BUCKETS),
         "delta": lambda key: Delta(spark, key),
     }

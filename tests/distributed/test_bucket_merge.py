@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import lakewright as lw
 from lakewright.distributed.job import TaskId
-from lakewright.distributed.rows.bucket_merge import BucketMerge, BucketRoute, in_reach
+from lakewright.distributed.rows.bucket_merge import BucketMerge, in_reach
+from lakewright.distributed.rows.bucket_route import BucketReceivers, BucketRoute
 from lakewright.distributed.rows.merge import guarded_keyed_merge, source_name, verify_keyed
 from lakewright.errors import InvalidInputError
+from lakewright.formats.hash_index import Hashes
 from lakewright.metadata.store import TableStore
 from lakewright.read.splits.split import DataSplit
+from lakewright.spec.buckets import row_hashes
+from lakewright.spec.datafile import EMPTY_ROW
+from lakewright.spec.manifest import IndexEntry
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import AtomicType
 from lakewright.update.merge.clauses import MergePlan, read_source
 from lakewright.update.merge.merge import MergeBuilder, merge
 from lakewright.update.merge.upsert import plan_upsert
 from lakewright.update.primary_key import merged_splits
 from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, change
-from lakewright.write.shuffle import Receivers
+from lakewright.write.buckets.dynamic import HashFiles
+from lakewright.write.buckets.routing import Group
 
 Clauses: TypeAlias = Callable[[MergeBuilder], MergeBuilder]
 
+SMALL_BUCKETS = {"bucket": "-1", "dynamic-bucket.target-row-num": "30"}
 TEXT = [f"customer-{number:05}" for number in range(400)]
 
 
@@ -90,14 +100,27 @@ def rows(chance: random.Random, count: int, key: pa.DataType, *, twice: bool = F
     )
 
 
-def by_bucket(store: TableStore, plan: MergePlan, source: pa.Table, *, newest: bool = False) -> UpdateResult:
-    """Merge as an engine with two senders and two receivers does."""
+def by_bucket(
+    store: TableStore,
+    plan: MergePlan,
+    source: pa.Table,
+    *,
+    newest: bool = False,
+    tasks: tuple[int, int] = (2, 1),
+    again: bool = False,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> UpdateResult:
+    """Merge as an engine with two senders does; `tasks` are the receivers and the assigners of a partition.
+
+    With `again` every task has failed once, after its work, and runs a second time. `meanwhile` is what others do
+    before the commit.
+    """
     route = BucketRoute.of(store, plan, source.schema)
     assert route is not None
 
     def prepare(base: Snapshot | None) -> Prepared:
-        work = BucketMerge.of(store, plan, source.schema, newest=newest)
-        shipped = work.shipped(threads=False)
+        work, receivers = BucketMerge.of(store, plan, source.schema, base, newest=newest), BucketReceivers(*tasks)
+        shipped = work.shipped(receivers, threads=False)
         places: dict[tuple[bytes, int], tuple[list[DataSplit], list[pa.Table]]] = {}
         for split in [] if base is None else merged_splits(store, base, plan.prunes):
             places.setdefault((split.partition_bytes, split.bucket), ([], []))[0].append(split)
@@ -105,13 +128,19 @@ def by_bucket(store: TableStore, plan: MergePlan, source: pa.Table, *, newest: b
         named = named.rename_columns([source_name(at) for at in range(named.num_columns)])
         half = named.num_rows // 2
         for part in (named.slice(0, half), named.slice(half)):
-            for group in route.groups(shipped.sent(part)):
+            for group in shipped.grouping(route)(shipped.sent(part)):
                 places.setdefault((group.partition, group.bucket), ([], []))[1].append(group.rows)
-        receivers = Receivers(2)
         payloads = []
         for number in range(receivers.count):
-            own = [some for (_, bucket), some in sorted(places.items()) if bucket % 2 == number]
-            payloads.append(shipped.run(TaskId(number, number), own))
+            own = [
+                (bucket, *some)
+                for (partition, bucket), some in sorted(places.items())
+                if receivers.of(Group(partition, bucket, pa.table({})), BucketMode.HASH_FIXED) == number
+            ]
+            for attempt in range(2 if again else 1):
+                answer = shipped.run(TaskId(number, attempt), own)
+            payloads.append(answer)
+        meanwhile()
         return guarded_keyed_merge(store, plan, verify_keyed(work.job, Answered(payloads)))
 
     return change(store, prepare, operation="MERGE")
@@ -121,33 +150,40 @@ def found(table: lw.FileStoreTable) -> list[dict[str, object]]:
     return sorted(lw.read_table(table).to_pylist(), key=lambda row: (row["k"], row["p"]))
 
 
+@pytest.mark.parametrize("buckets", [{}, SMALL_BUCKETS], ids=["fixed", "dynamic"])
 @pytest.mark.parametrize("clauses", [upserting, mixed, by_source])
 @pytest.mark.parametrize(
-    ("key", "given", "partitioned", "options"),
+    ("types", "partitioned", "options"),
     [
-        (pa.int64(), pa.int64(), False, {}),
-        (pa.int64(), pa.int32(), True, {"changelog-producer": "input"}),
-        (pa.int32(), pa.int64(), False, {"deletion-vectors.enabled": "true"}),
+        ((pa.int64(), pa.int64()), False, {}),
+        ((pa.int64(), pa.int32()), True, {"changelog-producer": "input"}),
+        ((pa.int32(), pa.int64()), False, {"deletion-vectors.enabled": "true"}),
         (
-            pa.string(),
-            pa.string(),
+            (pa.string(), pa.string()),
             True,
             {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
         ),
-        (pa.string(), pa.string(), False, {"sequence.field": "n"}),
+        ((pa.string(), pa.string()), False, {"sequence.field": "n"}),
     ],
 )
 def test_a_merge_by_bucket_is_the_embedded_merge(
-    tmp_path: str, clauses: Clauses, key: pa.DataType, given: pa.DataType, partitioned: bool, options: dict[str, str]
+    tmp_path: str,
+    clauses: Clauses,
+    types: tuple[pa.DataType, pa.DataType],
+    partitioned: bool,
+    options: dict[str, str],
+    buckets: dict[str, str],
 ) -> None:
+    key, given = types
     chance = random.Random(str((key, given, partitioned)))
+    options |= buckets
     tables = [table_of(str(tmp_path), name, key=key, partitioned=partitioned, options=options) for name in ("a", "b")]
     for _ in range(3):
         data = rows(chance, 150, key)
         for table in tables:
             lw.write_table(data, table)
     on = ["k", "p"] if partitioned else ["k"]
-    for attempt in range(2):
+    for attempt, tasks in enumerate(((2, 1), (5, 2))):
         source = read_source(rows(chance, 120, given), "d.a")
         if options.get("sequence.field"):
             source = source.set_column(
@@ -156,9 +192,10 @@ def test_a_merge_by_bucket_is_the_embedded_merge(
         builder = clauses(merge(tables[0].store, source, on))
         plan = builder.plan(source.schema)
         one = builder.execute()
-        other = by_bucket(tables[1].store, plan, source)
+        other = by_bucket(tables[1].store, plan, source, tasks=tasks)
         assert (one.deleted, one.updated, one.inserted) == (other.deleted, other.updated, other.inserted)
         assert found(tables[0]) == found(tables[1])
+    assert tables[1].verify(full=True).findings == ()
 
 
 def test_an_upsert_that_looks_rows_up_takes_the_newest_row_of_each_key(tmp_path: str) -> None:
@@ -215,7 +252,11 @@ def test_the_bucket_of_a_match_must_follow_from_the_condition(tmp_path: str) -> 
     assert route("t.k = s.k AND t.p = s.p", p=lw.source_col("q")) is None
     assert route("t.k = s.k AND t.p = s.p", k=lw.lit(1)) is None
     dynamic = table_of(str(tmp_path), "dynamic", key=pa.int64(), partitioned=True, options={"bucket": "-1"})
-    assert route("t.k = s.k AND t.p = s.p", dynamic.store) is None
+    assert route("t.k = s.k AND t.p = s.p", dynamic.store) is not None
+    assert route("t.k = s.k", dynamic.store) is None
+    assert route("t.k = s.k AND t.p = s.p", dynamic.store, k=lw.lit(1)) is None
+    postponed = table_of(str(tmp_path), "postponed", key=pa.int64(), partitioned=True, options={"bucket": "-2"})
+    assert route("t.k = s.k AND t.p = s.p", postponed.store) is None
     floats = table_of(str(tmp_path), "floats", key=pa.float64(), partitioned=False, options={})
     assert route("t.k = s.x", floats.store) is None
 
@@ -235,3 +276,147 @@ def test_files_without_a_key_in_reach_are_not_read(tmp_path: str) -> None:
     reached = in_reach(table.store, splits, plan.matcher(source).pruning_predicate())
     assert [file.row_count for split in reached for file in split.files] == [100]
     assert sum(len(split.files) for split in splits) == 3
+
+
+# ---- dynamic buckets -------------------------------------------------------------------------------------------------
+
+
+def upsert_plan(table: lw.FileStoreTable, source: pa.Table, on: list[str]) -> MergePlan:
+    return upserting(merge(table.store, source, on)).plan(source.schema)
+
+
+def keyed_rows(keys: Iterable[int], n: int, p: int = 0) -> pa.Table:
+    ids = list(keys)
+    return pa.table(
+        {
+            "k": pa.array(ids, pa.int64()),
+            "p": pa.array([p] * len(ids), pa.int32()),
+            "n": [n] * len(ids),
+            "s": ["x"] * len(ids),
+        }
+    )
+
+
+def buckets_of(table: lw.FileStoreTable) -> dict[int, set[int]]:
+    """Return the hashes of each bucket of a table without partitions, by its index."""
+    index = HashFiles.newest(table.store)
+    return {bucket: {*hashes.tolist()} for bucket, hashes in index.read(index.of_partition(EMPTY_ROW)).items()}
+
+
+@pytest.mark.parametrize("tasks", [(1, 1), (3, 1), (4, 4), (7, 3)])
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_keys_come_into_an_empty_table_and_into_new_partitions(
+    tmp_path: str, tasks: tuple[int, int], partitioned: bool
+) -> None:
+    table = table_of(str(tmp_path), "a", key=pa.int64(), partitioned=partitioned, options=SMALL_BUCKETS)
+    on, expected = ["k", "p"] if partitioned else ["k"], {}
+    for step, p in ((0, 0), (1, 0), (2, 1)):
+        source = keyed_rows(range(step * 50, step * 50 + 100), step, p)
+        by_bucket(table.store, upsert_plan(table, source, on), source, tasks=tasks, again=step == 1)
+        expected |= {(row["k"], row["p"] if partitioned else 0): row["n"] for row in source.to_pylist()}
+        assert {(row["k"], row["p"] if partitioned else 0): row["n"] for row in found(table)} == expected
+        assert table.verify(full=True).findings == ()
+    lw.write_table(keyed_rows(range(400), 9), table)  # a writer that follows finds every key in its bucket
+    assert table.verify(full=True).findings == ()
+    assert len(found(table)) == 400 + (100 if partitioned else 0)
+
+
+def test_a_key_that_was_deleted_comes_back_into_its_bucket(tmp_path: str) -> None:
+    table = table_of(str(tmp_path), "a", key=pa.int64(), partitioned=False, options=SMALL_BUCKETS)
+    lw.write_table(keyed_rows(range(100), 1), table)
+    before = buckets_of(table)
+    assert len(before) == 4
+    table.delete("k >= 50")
+    source = keyed_rows(range(40, 60), 2)
+    done = by_bucket(table.store, upsert_plan(table, source, ["k"]), source, tasks=(3, 2))
+    assert (done.updated, done.inserted) == (10, 10)
+    assert buckets_of(table) == before
+    assert [row["n"] for row in found(table)] == [1] * 40 + [2] * 20
+    assert table.verify(full=True).findings == ()
+
+
+def test_keys_with_one_hash_share_a_bucket(tmp_path: str) -> None:
+    numbers = np.random.default_rng(3).integers(1 << 40, 1 << 60, 300_000)
+    hashes = row_hashes([pa.array(numbers)], [AtomicType("BIGINT")])
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])[:3]
+    pairs = [(int(numbers[order[at]]), int(numbers[order[at + 1]])) for at in same.tolist()]
+    assert len(pairs) == 3
+    table = table_of(str(tmp_path), "a", key=pa.int64(), partitioned=False, options=SMALL_BUCKETS)
+    lw.write_table(keyed_rows([*(first for first, _ in pairs), *range(400_000, 400_060)], 1), table)
+    before = buckets_of(table)
+    new = keyed_rows([*(second for _, second in pairs), 500_000, 500_001], 2)
+    done = by_bucket(table.store, upsert_plan(table, new, ["k"]), new, tasks=(4, 3))
+    assert (done.updated, done.inserted) == (0, 5)
+    after = buckets_of(table)
+    assert sum(map(len, after.values())) == sum(map(len, before.values())) + 2
+    assert table.verify(full=True).findings == ()
+
+
+def test_new_keys_fill_the_buckets_with_room_and_then_new_ones(tmp_path: str) -> None:
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "30", "dynamic-bucket.max-buckets": "3"}
+    table = table_of(str(tmp_path), "a", key=pa.int64(), partitioned=False, options=options)
+    lw.write_table(keyed_rows(range(40), 1), table)
+    sizes = []
+    for first in (40, 70, 100):
+        source = keyed_rows(range(first - 10, first + 30), 2)
+        by_bucket(table.store, upsert_plan(table, source, ["k"]), source)
+        sizes.append([len(hashes) for _, hashes in sorted(buckets_of(table).items())])
+        assert table.verify(full=True).findings == ()
+    assert sizes[0] == [30, 30, 10]
+    assert [sum(some) for some in sizes] == [70, 100, 130]
+    assert len(sizes[-1]) == 3
+    assert len(found(table)) == 130
+
+
+def test_a_task_reads_the_index_only_of_buckets_that_grow(tmp_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(str(tmp_path), "a", key=pa.int64(), partitioned=False, options=SMALL_BUCKETS)
+    lw.write_table(keyed_rows(range(100), 1), table)  # three full buckets, and one with room
+    read: list[int] = []
+    real = HashFiles.read
+
+    def counted(self: HashFiles, entries: Sequence[IndexEntry]) -> dict[int, Hashes]:
+        read.extend(entry.bucket for entry in entries)
+        return real(self, entries)
+
+    monkeypatch.setattr(HashFiles, "read", counted)
+    source = keyed_rows(range(90, 110), 2)
+    by_bucket(table.store, upsert_plan(table, source, ["k"]), source)
+    assert sorted(read) == [0, 0, 1, 1, 2, 2, 3, 3, 3]  # both senders read all files, and the task that adds keys one
+    read.clear()
+    known = keyed_rows(range(20), 3)
+    by_bucket(table.store, upsert_plan(table, known, ["k"]), known)
+    assert sorted(read) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_writer_meanwhile_disturbs_inserts_but_no_updates_of_other_buckets(tmp_path: str) -> None:
+    table = table_of(str(tmp_path), "a", key=pa.int64(), partitioned=False, options=SMALL_BUCKETS)
+    lw.write_table(keyed_rows(range(100), 1), table)
+    others = iter([[200], [300], []])
+
+    def meanwhile() -> None:
+        keys = next(others)
+        if keys:
+            lw.write_table(keyed_rows(keys, 7), table)  # into the last bucket, which has room
+
+    in_first = [
+        key for key, number in zip(range(100), _hashes(range(100)), strict=True) if number in buckets_of(table)[0]
+    ]
+    source = keyed_rows(in_first[:5], 2)
+    done = by_bucket(table.store, upsert_plan(table, source, ["k"]), source, meanwhile=meanwhile)
+    assert (done.updated, done.inserted, done.attempts) == (5, 0, 1)
+    new = keyed_rows([300, 301], 3)
+    done = by_bucket(table.store, upsert_plan(table, new, ["k"]), new, meanwhile=meanwhile)
+    assert (done.updated, done.inserted, done.attempts) == (1, 1, 2)
+    assert {row["k"]: row["n"] for row in found(table)} == {
+        **dict.fromkeys(range(100), 1),
+        **dict.fromkeys(in_first[:5], 2),
+        200: 7,
+        300: 3,
+        301: 3,
+    }
+    assert table.verify(full=True).findings == ()
+
+
+def _hashes(keys: Iterable[int]) -> list[int]:
+    return row_hashes([pa.array(list(keys), pa.int64())], [AtomicType("BIGINT")]).tolist()

@@ -11,6 +11,7 @@ the newest version of a row. Rows that wait for a bucket (postpone bucket mode) 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeAlias
 
@@ -41,8 +42,9 @@ from lakewright.update.find import LocatedRows
 from lakewright.update.methods import ChangeMethod
 from lakewright.update.run import Prepared
 from lakewright.update.values import Assignments, without_defaults
+from lakewright.write.buckets.assign import Assigner
 from lakewright.write.input.align import Aligner
-from lakewright.write.writer import WriteJob
+from lakewright.write.writer import TableWriter, WriteJob
 
 _MERGE_ON_READ = {CoreOptions.DELETION_VECTORS_MERGE_ON_READ.key(): "true"}
 _REPLACE = "write the rows again with mode='overwrite'"
@@ -383,6 +385,20 @@ class RowKindWriter:
         self._sink.write(rows.set_column(at, rows.schema.field(at), texts))
 
 
+class _BucketSink:
+    """Passes rows to a writer, with the bucket that they have, if it is known."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self.bucket: int | None = None
+        self._writer = writer
+
+    def write(self, data: pa.Table, *, row_kinds: pa.Array | None = None) -> int:
+        return self._writer.write(data, bucket=self.bucket, row_kinds=row_kinds)
+
+    def delete(self, keys: pa.Table) -> int:
+        return self._writer.delete(keys, bucket=self.bucket)
+
+
 class KeyedWriter(RowKindWriter):
     """Writes the changes of rows of one snapshot of a primary-key table, in one attempt."""
 
@@ -394,11 +410,22 @@ class KeyedWriter(RowKindWriter):
         attempt: int = 0,
         *,
         upserts: bool = False,
+        assigner: Assigner | None = None,
     ) -> None:
-        """Open the writer of a whole job, or of one attempt at one of its tasks."""
+        """Open the writer of a whole job, or of one attempt at one of its tasks; `assigner` as in `open_writer`."""
         self._mode = store.schema.bucket_mode
-        self._writer = (job or keyed_job(store)).open_writer(task, attempt)
-        super().__init__(store, self._writer, upserts=upserts)
+        self._writer = (job or keyed_job(store)).open_writer(task, attempt, assigner=assigner)
+        self._placed = _BucketSink(self._writer)
+        super().__init__(store, self._placed, upserts=upserts)
+
+    @contextmanager
+    def into_bucket(self, bucket: int | None) -> Iterator[None]:
+        """Write the rows within a `with` block into a bucket; None: the writer finds their buckets."""
+        self._placed.bucket = bucket
+        try:
+            yield
+        finally:
+            self._placed.bucket = None
 
     def flush_above(self, bytes_max: int) -> None:
         """Write the rows in memory if they are many: no more rows of these buckets are expected."""

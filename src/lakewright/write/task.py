@@ -13,6 +13,7 @@ from typing import TypeAlias
 from lakewright.datafiles.file_plan import FilePlan
 from lakewright.datafiles.rolling import NewFile, wall_clock_ms
 from lakewright.metadata.store import TableStore
+from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.layout import check_file_name
 from lakewright.write.buckets.assign import Assigner
 
@@ -32,6 +33,7 @@ class WriteTask:
     real_buckets: bool = False  # write into numbered buckets although the table postpones its buckets
     sequence_stride: int = 0  # task n of a bucket's writers numbers its rows from the first free number + n * stride
     assigner: Assigner = field(default_factory=Assigner)  # dynamic buckets: which of them may get new keys
+    looked_up_in: Snapshot | None = None  # as in `WriteJob`
 
     @property
     def stem(self) -> str:

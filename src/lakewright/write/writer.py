@@ -31,7 +31,8 @@ from lakewright.spec.datafile import APPEND
 from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.write.buckets.assign import Assigner
+from lakewright.spec.snapshot import Snapshot
+from lakewright.write.buckets.assign import BUCKETS_MAX, Assigner
 from lakewright.write.buckets.cross_partition import CrossPartitionRouter
 from lakewright.write.buckets.dynamic import DynamicRouter
 from lakewright.write.buckets.postpone import PostponeRouter, RealBucketsRouter, postpone_plan
@@ -61,6 +62,9 @@ class WriteJob:
     keys_only: bool = False  # the input holds only the keys of rows to delete
     sequence_stride: int = 0  # where tasks share buckets: how far apart the sequence numbers of two tasks begin
     carries_ids: bool = False  # the rows come from other files and keep their row ids and sequence numbers
+    # Dynamic buckets: somebody has looked up all keys in the index of this snapshot. Rows of keys that are there come
+    # with their bucket, and rows without one have new keys. None: the writer looks up.
+    looked_up_in: Snapshot | None = None
 
     @classmethod
     def new(
@@ -166,6 +170,7 @@ class TableWriter:
             job.real_buckets,
             job.sequence_stride,
             assigner or Assigner(),
+            job.looked_up_in,
         )
         self._intake = job.new_intake()
         self._live = _live_buckets(job)
@@ -184,9 +189,7 @@ class TableWriter:
         In a primary-key table a row replaces the row with its key, unless its row kind says otherwise.
         """
         self._check_open()
-        if bucket is not None:
-            self._check_bucket(bucket)
-            self._unstage(None)  # earlier rows still go to the buckets that the bucket function gives
+        self._begin_bucket(bucket)
         given = None if row_kinds is None else GivenKinds(row_kinds, table=self._store.name)
         if given is not None and isinstance(data, pa.Table | pa.RecordBatch):
             given.check_count(data.num_rows)
@@ -212,16 +215,17 @@ class TableWriter:
             self._poison = error
             raise
 
-    def delete(self, keys: ArrowData) -> int:
+    def delete(self, keys: ArrowData, *, bucket: int | None = None) -> int:
         """Delete the rows with these keys and return how many keys there were; other columns may be missing."""
         self._check_open()
+        self._begin_bucket(bucket)
         if not self._store.schema.primary_keys:
             raise InvalidInputError(
                 f"table {self._store.name} has no primary key, so no row can be deleted by its key; delete by a "
                 "condition, or make a table with a primary key",
                 table=self._store.name,
             )
-        return self._write(keys, replace(self._job, keys_only=True).new_intake(), None, None)
+        return self._write(keys, replace(self._job, keys_only=True).new_intake(), bucket, None)
 
     def prepare(self) -> list[CommitMessage]:
         """Finish all files and return one message per bucket that got rows, in the order of their first rows."""
@@ -352,9 +356,17 @@ class TableWriter:
                 table=self._store.name,
             ) from self._poison
 
+    def _begin_bucket(self, bucket: int | None) -> None:
+        """Prepare for rows of a bucket that the caller chose, if it did."""
+        if bucket is not None:
+            self._check_bucket(bucket)
+            self._unstage(None)  # earlier rows still go to the buckets that the bucket function gives
+
     def _check_bucket(self, bucket: int) -> None:
         """Raise InvalidInputError unless the table has a fixed number of buckets, and this one."""
         mode = self._store.schema.bucket_mode
+        if self._job.looked_up_in is not None and mode is BucketMode.HASH_DYNAMIC and 0 <= bucket < BUCKETS_MAX:
+            return
         if mode not in {BucketMode.HASH_FIXED, BucketMode.UNAWARE}:
             raise InvalidInputError(
                 f"table {self._store.name}: a bucket can be chosen only where the table has a fixed number of them; "

@@ -1,7 +1,8 @@
-"""Merges into tables with fixed buckets, by verbs and by SQL: the table is read once, bucket by bucket, as embedded."""
+"""Merges into tables with keys, by verbs and by SQL: the table is read once, bucket by bucket, as embedded."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.frames import from_arrow
 from lakewright.spark.rows import primary_key_merge
 from lakewright.spark.statements import changes
+from lakewright.write.buckets.dynamic import HashFiles
 
 pytestmark = pytest.mark.spark
 
+BUCKETS = {"fixed": {"bucket": "2"}, "dynamic": {"bucket": "-1", "dynamic-bucket.target-row-num": "2"}}
 COLUMNS = pa.schema({"k": pa.string(), "p": pa.string(), "v": pa.int32(), "w": pa.int64()})
 SOURCE = pa.table(
     {
@@ -45,14 +48,12 @@ def _merge(table: str, clauses: str) -> str:
     return f"{ON.format(t=table)} {clauses}"
 
 
-def _catalog(path: Path, *names: str) -> lw.Catalog:
+def _catalog(path: Path, *names: str, options: dict[str, str]) -> lw.Catalog:
     catalog = lw.CatalogFactory.create({"warehouse": str(path)})
     catalog.create_database("d")
     keys = ["k", "p"]
     for name in names:
-        schema = lw.Schema.from_pyarrow_schema(
-            COLUMNS, partition_keys=["p"], primary_keys=keys, options={"bucket": "2"}
-        )
+        schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["p"], primary_keys=keys, options=options)
         catalog.create_table(f"d.{name}", schema)
         for first in (0, 5):
             ids = range(first, first + 5)
@@ -63,7 +64,7 @@ def _catalog(path: Path, *names: str) -> lw.Catalog:
 
 def _rows(catalog: lw.Catalog, name: str) -> list[dict[str, object]]:
     rows = lw.read_table(catalog.get_table(f"d.{name}")).to_pylist()
-    return sorted(rows, key=lambda row: str(row["k"]))
+    return sorted(rows, key=lambda row: (str(row["k"]), str(row["p"])))
 
 
 @pytest.fixture
@@ -78,8 +79,11 @@ def _one_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_one_read")
-def test_statements_and_verbs_do_what_the_embedded_statement_does(spark: SparkSession, tmp_path: Path) -> None:
-    catalog = _catalog(tmp_path, "spark", "embedded", "verbs")
+@pytest.mark.parametrize("buckets", BUCKETS)
+def test_statements_and_verbs_do_what_the_embedded_statement_does(
+    spark: SparkSession, tmp_path: Path, buckets: str
+) -> None:
+    catalog = _catalog(tmp_path, "spark", "embedded", "verbs", options=BUCKETS[buckets])
     on_spark, embedded = lws.SQLContext(spark, catalog), lw.SQLContext(catalog)
     from_arrow(spark, SOURCE).createOrReplaceTempView("src")
     embedded.register("src", SOURCE)
@@ -94,11 +98,14 @@ def test_statements_and_verbs_do_what_the_embedded_statement_does(spark: SparkSe
             assert (result.updated, result.inserted) == (3, 2)
             assert _rows(catalog, "verbs") == _rows(catalog, "embedded")
     assert len(_rows(catalog, "spark")) > 0
+    for name in ("spark", "verbs"):
+        assert catalog.get_table(f"d.{name}").verify(full=True).findings == ()
 
 
 @pytest.mark.usefixtures("_one_read")
-def test_an_ambiguous_merge_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    catalog = _catalog(tmp_path, "t")
+@pytest.mark.parametrize("buckets", BUCKETS)
+def test_an_ambiguous_merge_changes_nothing(spark: SparkSession, tmp_path: Path, buckets: str) -> None:
+    catalog = _catalog(tmp_path, "t", options=BUCKETS[buckets])
     before = _rows(catalog, "t")
     twice = pa.concat_tables([SOURCE, SOURCE.slice(0, 1)])
     from_arrow(spark, twice).createOrReplaceTempView("src")
@@ -106,3 +113,56 @@ def test_an_ambiguous_merge_changes_nothing(spark: SparkSession, tmp_path: Path)
         lws.SQLContext(spark, catalog).sql(_merge("d.t", "WHEN MATCHED AND s.w = 9 THEN DELETE")).collect()
     assert _rows(catalog, "t") == before
     assert tuple(lws.SQLContext(spark, catalog).sql(_merge("d.t", STATEMENTS["one delete"])).collect()[0])[-1] == 3
+
+
+@pytest.mark.usefixtures("_one_read")
+def test_random_merges_into_dynamic_buckets_are_the_embedded_ones(spark: SparkSession, tmp_path: Path) -> None:
+    """Keys come, go and come again, into an empty table and into partitions that are new."""
+    chance = random.Random(19)
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "40", "dynamic-bucket.initial-buckets": "2"}
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["p"], primary_keys=["k", "p"], options=options)
+    for name in ("spark", "embedded"):
+        catalog.create_table(f"d.{name}", schema)
+    on_spark, embedded = (catalog.get_table(f"d.{name}") for name in ("spark", "embedded"))
+    for partitions in ("a", "a", "ab", "abc"):
+        numbers = chance.sample(range(300), 120)
+        data = [
+            [f"key-{number:03}" for number in numbers],
+            [chance.choice(partitions) for _ in numbers],
+            [chance.randrange(100) for _ in numbers],
+            [chance.randrange(100) for _ in numbers],
+        ]
+        source = pa.table(data, schema=COLUMNS)
+        results = [
+            builder.when_matched_delete("s.w < 20")
+            .when_matched_update({"v": lw.source_col("v")}, "s.w < 60 AND t.v > 10")
+            .when_not_matched_insert(condition="s.v > 5")
+            .execute()
+            for builder in (
+                lws.merge(from_arrow(spark, source).repartition(3), on_spark, ["k", "p"]),
+                embedded.merge(source, ["k", "p"]),
+            )
+        ]
+        one, other = ((result.deleted, result.updated, result.inserted) for result in results)
+        assert one == other
+        assert _rows(catalog, "spark") == _rows(catalog, "embedded")
+        both = pa.table([["key-000", "key-301"], ["a", "a"], [1, 2], [3, 4]], schema=COLUMNS)
+        for table in (on_spark, embedded):  # a writer that follows finds every key in its bucket
+            lw.write_table(both, table, mode="upsert")
+        assert on_spark.verify(full=True).findings == ()
+    assert len({entry["bucket"] for entry in catalog.get_table("d.spark$files").to_arrow().to_pylist()}) > 2
+
+
+def test_a_bucket_without_an_index_is_looked_through(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = _catalog(tmp_path, "t", options=BUCKETS["dynamic"])
+    seen = []
+    located = primary_key_merge.located_rows
+    monkeypatch.setattr(primary_key_merge, "located_rows", lambda *a, **k: seen.append(1) or located(*a, **k))
+    monkeypatch.setattr(HashFiles, "covers", lambda *_: False)
+    builder = lws.merge(from_arrow(spark, SOURCE), catalog.get_table("d.t"), ["k", "p"])
+    assert builder.when_matched_update().execute().updated == 3
+    assert seen

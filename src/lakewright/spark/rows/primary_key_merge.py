@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.distributed.job import Job, prepare_job
-from lakewright.distributed.rows.bucket_merge import BucketMerge, BucketRoute
+from lakewright.distributed.rows.bucket_merge import BucketMerge
+from lakewright.distributed.rows.bucket_route import BucketRoute
 from lakewright.distributed.rows.groups import POSITION, description
 from lakewright.distributed.rows.merge import (
     KeyedMergeTask,
@@ -39,7 +40,7 @@ from lakewright.spark.rows.bucket_merge import fits, merge_buckets
 from lakewright.spark.rows.group_rows import TASK, located_rows, shuffle_by_group, split_by_group, task_count
 from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.spark.write.blocks import GroupMaker
-from lakewright.spark.write.shuffle import Clustered, cluster, cluster_made
+from lakewright.spark.write.shuffle import Clustered, cluster, cluster_made, receivers_of
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.merge.clauses import MergePlan
@@ -91,11 +92,14 @@ def merged_by_bucket(
     """
     source = source_schema(df, store.name)
     route = BucketRoute.of(store, plan, source)
-    splits = [] if base is None or route is None else merged_splits(store, base, plan.prunes)
-    if route is None or not fits(store, splits, size_of(df)):
+    if route is None:
         return None
-    work = BucketMerge.of(store, plan, source, newest=newest)
-    return merge_buckets(df, work, route, splits, concurrency=concurrency)
+    splits = [] if base is None else merged_splits(store, base, plan.prunes)
+    work = BucketMerge.of(store, plan, source, base, newest=newest)
+    assigners = receivers_of(df, work.job, concurrency).assigners
+    if not fits(work, splits, assigners, size_of(df)):
+        return None
+    return merge_buckets(df, work, route, splits, assigners=assigners, concurrency=concurrency)
 
 
 def _prepare(sides: MergeSides, concurrency: int | None, base: Snapshot | None) -> Prepared:

@@ -103,14 +103,14 @@ def blocks_of_values(values: Iterable[tuple[bytes, int, bytes]], receivers: Rece
     return pa.Table.from_batches([_batch(blocks, _BEFORE_ROWS)])
 
 
-def by_place(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[list[pa.Buffer], list[pa.Buffer]]]:
-    """Yield the blocks of one bucket after the other: those of values, then those of rows, both in their order."""
+def by_place(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[pa.Buffer], list[pa.Buffer]]]:
+    """Yield one bucket after the other: its number, the blocks of values, then those of rows, both in their order."""
     for place, found in groupby(_flat(batches), key=itemgetter(0)):
         blocks = list(found)
         if place == _ERROR:
             raise error_from_text(blocks[0][2].to_pybytes().decode())
         values = [blob for _, task, blob in blocks if task == _BEFORE_ROWS]
-        yield values, [blob for _, task, blob in blocks if task != _BEFORE_ROWS]
+        yield _bucket_of(place), values, [blob for _, task, blob in blocks if task != _BEFORE_ROWS]
 
 
 def _flat(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, int, pa.Buffer]]:
@@ -149,6 +149,11 @@ def _blocks(groups: Iterable[Group], receivers: Receivers, job: WriteJob, block_
 
 def _place(partition: bytes, bucket: int) -> bytes:
     return partition + _BUCKET.pack(bucket)
+
+
+def _bucket_of(place: bytes) -> int:
+    bucket: int = _BUCKET.unpack_from(place, len(place) - _BUCKET.size)[0]
+    return bucket
 
 
 def _packed(blocks: Iterable[_Block], task: int) -> Iterator[pa.RecordBatch]:

@@ -79,7 +79,7 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
         case BucketMode.POSTPONE if not job.real_buckets and chosen is not WriteDistribution.PARTITION:
             return _in_place(df, job, concurrency, "in place: the rows wait for their buckets")
         case _:
-            receivers = _receivers(df, job, concurrency)
+            receivers = receivers_of(df, job, concurrency)
             way = _BLOCKS_WAYS[mode].format("1 task" if receivers.count == 1 else f"{receivers.count} tasks")
             return _as_blocks(df, job, receivers, way)
 
@@ -99,12 +99,12 @@ def cluster_made(
     kind it got.
     """
     job = single_threaded(job)
-    receivers = _receivers(like, job, concurrency)
+    receivers = receivers_of(like, job, concurrency)
     clustered = _as_blocks(df, job, receivers, "as blocks", group_maker(receivers))
     return replace(clustered, task=_receiving(job, receivers, counts=True))
 
 
-def _receivers(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
+def receivers_of(df: DataFrame, job: WriteJob, concurrency: int | None) -> Receivers:
     """Return who takes the blocks of a frame."""
     mode = job.store.schema.bucket_mode
     if mode is BucketMode.KEY_DYNAMIC:

@@ -125,9 +125,13 @@ class BucketFill:
 class KeyHashes:
     """The hashes of the keys of one partition, each with its bucket."""
 
-    def __init__(self, known: Mapping[int, Hashes], limits: BucketLimits) -> None:
+    def __init__(
+        self, known: Mapping[int, Hashes], limits: BucketLimits, *, others: Mapping[int, int] | None = None
+    ) -> None:
+        """Begin with the hashes of some buckets; of `others` the number of keys is enough: none of theirs will come."""
         self._limits = limits
-        self._fill = BucketFill(limits, {bucket: len(hashes) for bucket, hashes in known.items()})
+        counts = {bucket: len(hashes) for bucket, hashes in known.items()}
+        self._fill = BucketFill(limits, {**counts, **(others or {})})
         # Sorted by hash. New hashes go into a small array of their own, which is cheap to keep sorted.
         self._base = np.sort(np.concatenate([_NO_PAIRS, *(_pairs(h, b) for b, h in known.items())]))
         self._overlay = _NO_PAIRS
@@ -156,7 +160,7 @@ class KeyHashes:
         return buckets
 
     def grown(self) -> dict[int, Hashes]:
-        """Return all hashes, in any order, of each bucket that got new ones since `mark_written`."""
+        """Return all known hashes, in any order, of each bucket that got new ones since `mark_written`."""
         for bucket in self._grown:
             self._held[bucket] = [np.concatenate(self._held[bucket])]
         return {bucket: self._held[bucket][0] for bucket in sorted(self._grown)}

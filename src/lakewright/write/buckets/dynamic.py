@@ -4,6 +4,10 @@ Index files say in which bucket a key is: each holds the hashes of the keys of o
 read when its first row arrives. A bucket that got new keys gets a new file with all of its hashes when the writer
 prepares its messages. Two writers that read the same files could put one key into two buckets, so every message names
 the files that its writer read, and the committer raises a conflict if the partition has other files by then.
+
+A merge by workers looks keys up before they come to their writers (`WriteJob.looked_up_in`, `write.buckets.lookup`).
+Then rows of known keys come with their bucket, and keys without one are in no index file of that snapshot; so only the
+files of buckets that grow are read.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from lakewright.spec.buckets import row_hashes
 from lakewright.spec.datafile import HASH, IndexFile
 from lakewright.spec.manifest import IndexEntry
 from lakewright.spec.options import CoreOptions
+from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.layout import check_file_name
 from lakewright.write.buckets.assign import Assigner, BucketLimits, Buckets, KeyHashes
 from lakewright.write.buckets.routing import (
@@ -33,6 +38,7 @@ from lakewright.write.buckets.routing import (
     number_partitions,
     place_rows,
     refuse_chosen_bucket,
+    route,
     run_bounds,
     stable_order,
 )
@@ -51,6 +57,7 @@ class _Partition:
     files: dict[int, str]  # the index file of each bucket, once everything prepared so far is committed
     earlier: set[Names] = field(default_factory=set)  # the files before those of messages that may not be committed yet
     base: Names | None = None  # the files that were read for the rows since the last prepare; None in an overwrite
+    unread: dict[int, IndexEntry] = field(default_factory=dict)  # of buckets whose hashes `keys` does not have
 
     @property
     def names(self) -> Names:
@@ -82,6 +89,8 @@ class DynamicRouter:
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[Group]:
         """Return the rows grouped by partition and bucket."""
+        if bucket is not None and self._task.looked_up_in is not None:
+            return route(rows, self._routing, bucket=bucket)
         refuse_chosen_bucket(self._store.name, bucket)
         partitions = number_partitions(rows, self._routing)
         hashes = row_hashes([rows.column(key.name) for key in self._key], [key.type for key in self._key])
@@ -99,7 +108,7 @@ class DynamicRouter:
         grown = {
             (partition, bucket): hashes
             for partition in self._touched
-            for bucket, hashes in self._partitions[partition].keys.grown().items()
+            for bucket, hashes in self._all_hashes(self._partitions[partition]).items()
         }
         files = write_hash_files(self._store, f"index-{self._task.stem}", self._counter, grown)
         changes: dict[Place, IndexChange] = {}
@@ -114,9 +123,16 @@ class DynamicRouter:
             state.keys.mark_written()
         self._touched = {}
         self._index = None
-        if self._assigner.count > 1:
+        if self._assigner.count > 1 or self._task.looked_up_in is not None:
             self._partitions = {}  # keys of the other assigners are known once they are committed
         return changes
+
+    def _all_hashes(self, state: _Partition) -> dict[int, Hashes]:
+        """Return all hashes of each bucket that got new ones."""
+        grown = state.keys.grown()
+        unread = [state.unread[bucket] for bucket in grown if bucket in state.unread]
+        before = self._index.read(unread) if self._index is not None and unread else {}
+        return {b: np.concatenate([before[b], new]) if b in before else new for b, new in grown.items()}
 
     def _buckets(self, numbers: np.ndarray, partitions: Sequence[bytes], hashes: Hashes) -> Buckets:
         """Return the bucket of each row."""
@@ -137,16 +153,31 @@ class DynamicRouter:
         if state is not None and partition in self._touched:
             return state
         if self._index is None:
-            self._index = HashFiles([], self._store, None) if self._task.overwrite else HashFiles.newest(self._store)
+            self._index = self._hash_files()
         entries = self._index.of_partition(partition)
         current = tuple(sorted(entry.file.file_name for entry in entries))
         if state is None or not (self._task.overwrite or state.still_knows(current)):
-            known = self._index.read(entries)
-            state = _Partition(KeyHashes(known, self._limits), {e.bucket: e.file.file_name for e in entries})
+            state = self._read(self._index, entries)
             self._partitions[partition] = state
         state.base = None if self._task.overwrite else state.names
         self._touched[partition] = set()
         return state
+
+    def _hash_files(self) -> HashFiles:
+        """Return the index files that say where keys are."""
+        if self._task.overwrite:
+            return HashFiles([], self._store, None)
+        pinned = self._task.looked_up_in
+        return HashFiles.newest(self._store) if pinned is None else HashFiles.of_snapshot(self._store, pinned)
+
+    def _read(self, index: HashFiles, entries: Sequence[IndexEntry]) -> _Partition:
+        """Return what the index files of a partition say."""
+        files = {entry.bucket: entry.file.file_name for entry in entries}
+        if self._task.looked_up_in is None:
+            return _Partition(KeyHashes(index.read(entries), self._limits), files)
+        counts = {entry.bucket: entry.file.row_count for entry in entries}
+        unread = {entry.bucket: entry for entry in entries}
+        return _Partition(KeyHashes({}, self._limits, others=counts), files, unread=unread)
 
 
 class HashFiles:
@@ -169,11 +200,19 @@ class HashFiles:
     @classmethod
     def newest(cls, store: TableStore) -> HashFiles:
         """Return the index files of the newest snapshot."""
-        snapshot = store.snapshots.latest()
+        return cls.of_snapshot(store, store.snapshots.latest())
+
+    @classmethod
+    def of_snapshot(cls, store: TableStore, snapshot: Snapshot | None) -> HashFiles:
+        """Return the index files of a snapshot."""
         if snapshot is None or snapshot.index_manifest is None:
             return cls([], store, None)
         entries = store.manifests.read_index(snapshot.index_manifest)
         return cls((e for e in entries if e.file.index_type == HASH), store, snapshot.id)
+
+    def covers(self, partition: bytes, bucket: int) -> bool:
+        """Return whether a bucket has an index file."""
+        return bucket in self._entries.get(partition, {})
 
     def of_partition(self, partition: bytes) -> list[IndexEntry]:
         """Return the entries of a partition."""

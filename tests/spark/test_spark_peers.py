@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
-from lakewright.spark import read_table, write_table
-from lakewright.spark.jobs.frames import to_arrow
+from lakewright.spark import merge, read_table, write_table
+from lakewright.spark.jobs.frames import from_arrow, to_arrow
 from lakewright.spark.jobs.types import fields_of
 from support.peers import PYTHON, Peers
 
@@ -64,6 +64,30 @@ def test_peers_read_what_spark_wrote(kind: str, spark: SparkSession, peers: Peer
         read = peers.read(peer, tmp_path, "d.t")
         assert read is not None, peer
         assert _sorted(read.select(table.field_names)) == rows, peer
+
+
+def test_merges_and_peers_grow_dynamic_buckets_in_turn(spark: SparkSession, peers: Peers, tmp_path: Path) -> None:
+    """A merge finds the keys that peers wrote, and peers find those of a merge: each in the bucket that it has."""
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    names = {"p": pa.string(), "id": pa.int64(), "v": pa.string()}
+    columns = pa.schema([pa.field(name, dtype, nullable=name == "v") for name, dtype in names.items()])
+    options = {"bucket": "-1", "dynamic-bucket.target-row-num": "20", "write-only": "true"}
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, ["p"], ["p", "id"], options))
+    table = catalog.get_table("d.t")
+    model: dict[int, dict[str, object]] = {}
+    for turn, who in enumerate(("pypaimon-rust", "spark", "pypaimon", "spark", "pypaimon-rust", "spark")):
+        ids = range(turn * 12, turn * 12 + 40)
+        rows = pa.table([["ab"[k % 2] for k in ids], list(ids), [f"{who}-{turn}"] * len(ids)], schema=columns)
+        if who == "spark":
+            builder = merge(from_arrow(spark, rows), table, ["p", "id"])
+            done = builder.when_matched_update().when_not_matched_insert().execute()
+            assert (done.updated, done.inserted) == (28, 12)
+        else:
+            peers.append(who, tmp_path, "d.t", rows)
+        model |= {row["id"]: row for row in rows.to_pylist()}
+        assert _sorted(lw.read_table(table)) == [row for _, row in sorted(model.items())]
+        assert table.verify(full=True).findings == ()
 
 
 def _sorted(rows: pa.Table) -> list[dict[str, object]]:

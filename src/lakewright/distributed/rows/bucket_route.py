@@ -28,7 +28,15 @@ from lakewright.update.merge.clauses import MergePlan
 from lakewright.update.values import ColumnRef, Side
 from lakewright.write.buckets.assign import channels_of
 from lakewright.write.buckets.lookup import NEW, KeyLookup
-from lakewright.write.buckets.routing import Group, Routing, number_partitions, place_rows, route
+from lakewright.write.buckets.routing import (
+    Group,
+    Routing,
+    number_partitions,
+    place_rows,
+    route,
+    run_bounds,
+    stable_order,
+)
 from lakewright.write.shuffle import Receivers
 
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
@@ -96,13 +104,15 @@ class BucketRoute:
         return [replace(group, rows=group.rows.select(rows.column_names)) for group in named]
 
     def _by_known_bucket(self, rows: pa.Table, lookup: KeyLookup, assigners: int) -> list[Group]:
+        if not rows.num_rows:
+            return []
         keyed = self._with_keys(rows)
         hashes = row_hashes([keyed.column(key.name) for key in self.keys], [key.type for key in self.keys])
         numbers, partitions = number_partitions(keyed, self.routing)
         buckets = np.empty(len(hashes), np.int32)
-        for number, partition in enumerate(partitions):
-            at = slice(None) if len(partitions) == 1 else np.flatnonzero(numbers == number)
-            buckets[at] = lookup.buckets(partition, hashes[at])
+        order = stable_order(numbers)
+        for at in np.split(order, run_bounds(numbers[order])[1:-1]):
+            buckets[at] = lookup.buckets(partitions[int(numbers[at[0]])], hashes[at])
         # Rows are placed by numbers that are not negative: first those of the assigners, then those of the buckets.
         channels = channels_of(0, hashes, channels=assigners, assigners=assigners)
         places = np.where(buckets == NEW, channels, buckets + assigners)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,8 +46,47 @@ def test_rows_and_columns_are_chosen(warehouse: str, capsys: pytest.CaptureFixtu
     lw.CatalogFactory.create({"warehouse": warehouse}).get_table("d.t").create_tag("v2", 2)
     assert len(_rows(capsys, "--tag", "v2")) == 3
     assert len(_rows(capsys, "--at", "2999-01-01")) == 4
+    assert len(_rows(capsys, "--at", "0s")) == 4
     assert main(["read", "d.t$snapshots", "--select", "snapshot_id", "--format", "csv"]) == 0
     assert capsys.readouterr().out == "snapshot_id\r\n1\r\n2\r\n3\r\n"
+
+
+def test_a_time_without_a_zone_is_utc(
+    warehouse: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the times that are printed; the zone of the user does not matter."""
+    newest = lw.CatalogFactory.create({"warehouse": warehouse}).get_table("d.t").snapshot()
+    assert newest is not None
+    at = datetime.fromtimestamp(newest.time_millis / 1000 + 1, UTC).replace(tzinfo=None).isoformat()
+    for zone in ("America/New_York", "Asia/Tokyo"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        try:
+            assert len(_rows(capsys, "--at", at)) == 4
+            assert main(["files", "d.t", "--at", at, "--json"]) == 0
+            assert len(json.loads(capsys.readouterr().out)) > 0
+        finally:
+            monkeypatch.delenv("TZ")
+            time.tzset()
+
+
+@pytest.mark.usefixtures("warehouse")
+def test_names_in_back_quotes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", "create", "d.c", "--column", "`a,b` INT", "--column", "c INT"]) == 0
+    capsys.readouterr()
+    assert main(["read", "d.c", "--select", "c, `a,b`", "--format", "csv"]) == 0
+    assert capsys.readouterr().out == 'c,"a,b"\r\n'
+
+
+@pytest.mark.usefixtures("warehouse")
+def test_a_catalog_without_a_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAKEWRIGHT_WAREHOUSE")
+    (tmp_path / "lakewright.toml").write_text('default = "dev"\n[catalogs.dev]\nwarehose = "w"\n')
+    assert main(["tables"]) == 1
+    assert "the catalog 'dev' of" in (said := capsys.readouterr().err)
+    assert "(its options: warehose)" in said
 
 
 def test_every_format_to_a_file(warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,17 @@ def test_history_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     tags = run("tag")
     assert isinstance(tags, list)
     assert [(row["tag"], row["snapshot"]) for row in tags] == [("later", 3), ("v1", 1)]
+    run("tag", "alter", "later", "--retain", "7d")
+    later = run("tag", "describe", "later")
+    assert isinstance(later, dict)
+    assert (later["snapshot"], later["records"], later["retained"]) == (3, 3, "7 days, 0:00:00")
+    run("tag", "alter", "later", "--snapshot", "2")
+    assert table.store.tags.get("later").snapshot.id == 2
+    run("tag", "alter", "later", "--snapshot", "3")
     run("branch", "create", "a", "--snapshot", "2")
+    branch = run("branch", "describe", "a")
+    assert isinstance(branch, dict)
+    assert (branch["table"], branch["snapshot"]) == ("d.t$branch_a", 2)
     run("branch", "create", "b", "--tag", "v1")
     run("branch", "rename", "b", "c")
     run("branch", "drop", "c")

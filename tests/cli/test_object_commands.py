@@ -35,7 +35,8 @@ def test_the_life_of_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[st
     place = ("-w", str(tmp_path / "new"))
     assert main(["db", "create", "a", *place]) == 0
     assert main(["db", "create", "a", *place]) == 1
-    assert main(["db", "create", "a", "--if-not-exists", *place]) == 0
+    capsys.readouterr()
+    assert _json(capsys, "db", "create", "a", "--if-not-exists", *place) == {"database": "a", "action": "none"}
     assert main(["table", "create", "a.t", "--column", "x INT", *place]) == 0
     capsys.readouterr()
     assert _json(capsys, "db", "list", *place) == [{"database": "a", "tables": 1}]
@@ -44,8 +45,11 @@ def test_the_life_of_a_database(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert described["tables"] == ["t"]
     assert main(["db", "drop", "a", "--yes", *place]) == 1
     assert main(["db", "drop", "a", "--yes", "--cascade", *place]) == 0
-    assert main(["db", "drop", "a", "--yes", "--if-exists", *place]) == 0
     capsys.readouterr()
+    assert main(["db", "drop", "a", "--yes", "--if-exists", *place]) == 0
+    assert capsys.readouterr().out == "a: is not there\n"
+    assert main(["table", "drop", "b.t", "--yes", "--if-exists", *place]) == 0
+    assert capsys.readouterr().out == "b.t: is not there\n"
     assert _json(capsys, "db", "list", *place) == []
 
 

@@ -304,7 +304,7 @@ def with_defaults(schema: Schema, catalog_options: Mapping[str, str]) -> Schema:
 def table_exists(name: Identifier) -> TableAlreadyExistException:
     """Return the error for a name that is taken."""
     full = name.get_full_name()
-    remedy = "pass ignore_if_exists=True to keep it"
+    remedy = "choose another name, or keep it (ignore_if_exists=True, --if-not-exists)"
     return TableAlreadyExistException(f"table {full} already exists; {remedy}", table=full, identifier=name)
 
 

@@ -95,7 +95,11 @@ class FileSystemCatalog(Catalog):
         if self._has_database(name):
             if ignore_if_exists:
                 return
-            raise DatabaseAlreadyExistException(f"database {name} already exists", database=name)
+            raise DatabaseAlreadyExistException(
+                f"database {name} already exists; choose another name, or keep it (ignore_if_exists=True, "
+                "--if-not-exists)",
+                database=name,
+            )
         self.storage.make_directory(database_directory(self.warehouse, name))
 
     def get_database(self, name: str) -> Database:

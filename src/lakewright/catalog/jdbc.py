@@ -113,7 +113,11 @@ class JdbcCatalog(Catalog):
         if not self.rows.has_database(name) and self.rows.create_database(name, {LOCATION: location} | given):
             return
         if not ignore_if_exists:
-            raise DatabaseAlreadyExistException(f"database {name} already exists", database=name)
+            raise DatabaseAlreadyExistException(
+                f"database {name} already exists; choose another name, or keep it (ignore_if_exists=True, "
+                "--if-not-exists)",
+                database=name,
+            )
 
     def get_database(self, name: str) -> Database:
         """Return a database with its properties, or raise DatabaseNotExistException."""

@@ -48,7 +48,7 @@ class NamedCatalogs:
             where = " and ".join(self.files) or f"~/.config/{FILE} or {FILE} of a project"
             raise NotFoundError(
                 f"there is no catalog {name!r} (named in {where}: {known}); add [catalogs.{name}] there, or give "
-                "--warehouse",
+                "--warehouse; a name of a database or table with a dot in it needs back-quotes",
                 catalog=name,
             )
         return {key: self._filled(name, key, value) for key, value in self.options[name].items()}

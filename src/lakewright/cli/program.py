@@ -8,6 +8,7 @@ Only the module of the command that runs is loaded; help and completion load non
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -24,7 +25,7 @@ from typing import NoReturn, cast
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from lakewright.cli.base.command import Session, check_known, shared_options, write_options
+from lakewright.cli.base.command import SHARED_SECTION, Session, check_known, option, shared_options, write_options
 from lakewright.cli.base.output import fail
 from lakewright.cli.registry import ENTRIES, SECTIONS
 from lakewright.errors import LakewrightError
@@ -33,6 +34,11 @@ from lakewright.version import __version__
 REFUSED, WRONG, INTERRUPTED, ENDED = 1, 2, 130, 143
 NAME = "lakewright"
 COMPLETE = "_LAKEWRIGHT_COMPLETE"  # set by the scripts of shells
+_REMEDIES: dict[type[OSError], str] = {
+    PermissionError: "; ask for the right to it, or name another place",
+    FileNotFoundError: "; check the path",
+}
+_NO_SPACE = "; make room, or name another place"
 
 
 class Program(click.Group):
@@ -86,15 +92,22 @@ def _show_help_alone(**_: object) -> int:
     return WRONG
 
 
-_VERSION = click.Option(
-    ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="show the version"
+_VERSION = option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="show the version"
 )
+_VERSION.section = SHARED_SECTION
+_BEGIN = """\b
+To begin, with a csv file and a directory for the tables:
+  lakewright import shop.orders orders.csv --create -w ./warehouse
+  lakewright read shop.orders --limit 10 -w ./warehouse
+
+'lakewright COMMAND --help' lists the arguments of a command."""
 PROGRAM = Program(
     NAME,
     params=[*shared_options(), _VERSION],
     callback=_show_help_alone,
     help="Apache Paimon tables from the command line.",
-    epilog="'lakewright COMMAND --help' lists the arguments of a command.",
+    epilog=_BEGIN,
     no_args_is_help=False,
     invoke_without_command=True,
     subcommand_metavar="COMMAND ...",
@@ -182,7 +195,12 @@ def _usage_text(error: click.ClickException) -> str:
 
 def _error_text(error: Exception) -> str:
     """Return an error as a message for the user."""
-    if isinstance(error, LakewrightError | OSError):
+    if isinstance(error, LakewrightError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        what = "the output" if error.filename is None else error.filename
+        return f"{what}: {error.strerror}{_REMEDIES.get(type(error), _NO_SPACE if error.errno == errno.ENOSPC else '')}"
+    if isinstance(error, OSError):
         return str(error)
     if isinstance(error, UnicodeEncodeError):
         return f"{error}; the locale of this shell is not UTF-8: export LC_ALL=C.UTF-8"

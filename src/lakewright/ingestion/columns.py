@@ -77,8 +77,9 @@ def map_columns(
     if extra and not (request.ignore_extra or request.add_extra):
         raise InvalidInputError(
             f"table {name}: the source has the column {extra[0]!r}, which the table lacks (its columns: "
-            f"{', '.join(f.name for f in table)}); rename it, ignore it or merge the schema "
-            "(if a csv file has no header line, say so: header=False, --no-header)",
+            f"{', '.join(f.name for f in table)}); rename it (--rename), leave it out (--ignore-extra) "
+            "or add it to the table (--schema-mode merge); if a csv file has no header line, say so (header=False, "
+            "--no-header), and if its fields end with another sign than a comma, name it (--source-option 'sep=;')",
             table=name,
             column=extra[0],
         )

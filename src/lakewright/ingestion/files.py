@@ -146,7 +146,7 @@ def _records(lines: Iterable[str], text_format: TextFormat) -> Iterator[list[str
 def _not_encoded(path: str, text_format: TextFormat, error: Exception) -> InvalidInputError:
     return InvalidInputError(
         f"{path}: the text is not {text_format.encoding} ({error}); say how it is encoded with the reader option "
-        "'encoding', such as encoding=latin1",
+        "'encoding', such as encoding=latin1 (--source-option encoding=latin1)",
         source=path,
     )
 

@@ -298,11 +298,16 @@ def find_target(table: FileStoreTable | Path, catalog: Catalog | None, *, create
         return _new_table_at(table, catalog)
     name = Identifier.from_string(table)
     try:
-        return Target(name.get_full_name(), catalog.get_table(name), name, catalog)
+        found = catalog.get_table(name)
     except NotFoundError as error:
         if create:
             return Target(name.get_full_name(), None, name, catalog)
-        raise type(error)(f"{error}; create it first, or ask for it (create)", **error.facts) from None
+        raise type(error)(f"{error}; create it first, or ask for it (create=True, --create)", **error.facts) from None
+    if not isinstance(found, FileStoreTable):
+        raise InvalidInputError(
+            f"{found.name} is a system table, which can only be read; name the table itself", table=found.name
+        )
+    return Target(name.get_full_name(), found, name, catalog)
 
 
 def _new_table_at(path: str, catalog: Catalog | None) -> Target:

@@ -76,7 +76,8 @@ class Retention:
             count_min = min(count_min, count_max)
         if count_min < 1 or count_max < count_min or (max_deletes is not None and max_deletes < 0):
             raise InvalidInputError(
-                f"snapshots cannot expire down to at least {count_min} and at most {count_max}, {max_deletes} at once; "
+                f"snapshots cannot expire down to at least {count_min} and at most {count_max}"
+                f"{'' if max_deletes is None else f', {max_deletes} at once'}; "
                 "at least one must stay, and the maximum cannot be below the minimum"
             )
         kept_millis = get(CoreOptions.SNAPSHOT_TIME_RETAINED)

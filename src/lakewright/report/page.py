@@ -72,7 +72,7 @@ def write_report(facts: TableFacts, path: str | None) -> str:
     text = page(facts)
     if path is None:
         return text
-    target = Path(path)
+    target = Path(path).resolve()
     if "://" in path or target.is_dir() or not target.absolute().parent.is_dir():
         raise InvalidInputError(
             f"a report is written to a file of this machine in a directory that exists, not to {path!r}; for other "
@@ -81,6 +81,9 @@ def write_report(facts: TableFacts, path: str | None) -> str:
         )
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
+        if target.exists() and not target.is_file():  # a device or a pipe: a file in its place would destroy it
+            target.write_text(text, encoding="utf-8")
+            return text
         partial.write_text(text, encoding="utf-8")
         partial.replace(target)
     except OSError as error:

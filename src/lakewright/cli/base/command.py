@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
 
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.values import count, option_of_catalog, pair
@@ -20,7 +21,7 @@ from lakewright.cli.registry import ENTRIES
 
 WAREHOUSE = "LAKEWRIGHT_WAREHOUSE"  # the variable that stands for --warehouse
 CATALOG = "LAKEWRIGHT_CATALOG"  # the variable that stands for --catalog
-_SHARED_SECTION = "Where and how"
+SHARED_SECTION = "Where and how"
 
 
 class Arguments(SimpleNamespace):
@@ -76,23 +77,30 @@ def section(heading: str, *options: Option) -> tuple[Option, ...]:
     return options
 
 
-def table_argument() -> Argument:
+def table_argument(about: str = "db.t, or CATALOG.db.t, or the path of a table") -> Argument:
     """Return the argument of commands that work on one table."""
-    about = "db.t, NAME.db.t of a catalog that a file names, or the path of a table"
-    return Argument("table", "TABLE", about, shell_complete=_names_of_tables)
+    return Argument("table", "TABLE", about, shell_complete=names_of("table"))
 
 
-def _names_of_tables(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of tables that a shell offers; none if there is any problem, as nobody would see it."""
-    from lakewright.cli.base.place import names_like  # noqa: PLC0415 - a door: only a shell that asks needs it
+def names_of(what: Literal["table", "database", "catalog"]) -> Callable[..., list[str]]:
+    """Return the function that tells a shell which names begin with a text."""
 
-    given = Arguments(catalog=None, warehouse=None, catalog_option=())
-    vars(given).update({name: value for name, value in ctx.params.items() if name in vars(given) and value})
-    _take_over(given, ctx.parent)
-    try:
-        return names_like(given, incomplete)
-    except Exception:  # noqa: BLE001 - see above
-        return []
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        from lakewright.cli.base.place import names_like  # noqa: PLC0415 - a door: only a shell that asks needs it
+
+        given = Arguments(catalog=None, warehouse=None, catalog_option=())
+        vars(given).update({name: value for name, value in ctx.params.items() if name in vars(given) and value})
+        _take_over(given, ctx.parent)
+        try:
+            return names_like(given, what, incomplete)
+        except Exception:  # noqa: BLE001 - a shell that completes shows no errors
+            return []
+
+    return complete
+
+
+def _directories(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
 
 
 def dry_run(text: str) -> Option:
@@ -116,13 +124,20 @@ def limit(text: str, default: int | None = None) -> Option:
 def shared_options() -> tuple[Option, ...]:
     """Return the options that every command has."""
     return section(
-        _SHARED_SECTION,
-        option("--catalog", "-c", metavar="NAME", help=f"a catalog of lakewright.toml (or ${CATALOG})"),
+        SHARED_SECTION,
+        option(
+            "--catalog",
+            "-c",
+            metavar="NAME",
+            help=f"a catalog that lakewright.toml names (or ${CATALOG})",
+            shell_complete=names_of("catalog"),
+        ),
         option(
             "--warehouse",
             "-w",
             metavar="W",
             help=f"directory of the databases, or the name that a server knows it by (or ${WAREHOUSE})",
+            shell_complete=_directories,
         ),
         option(
             "--catalog-option",
@@ -239,7 +254,7 @@ class Group(click.Group):
 
 def check_known(ctx: click.Context, name: str, known: Collection[str]) -> None:
     """Raise a usage error with the nearest name if there is no such command."""
-    if name not in known and not name.startswith("-"):
+    if name not in known and not name.startswith("-") and not ctx.resilient_parsing:  # a shell that completes sees none
         near = get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise click.UsageError(f"there is no command {name!r}{hint}", ctx)
@@ -251,7 +266,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
         if record is not None:
-            heading = getattr(param, "section", None) or ("Options" if param.name != "help" else _SHARED_SECTION)
+            heading = getattr(param, "section", None) or (SHARED_SECTION if "--help" in param.opts else "Options")
             headings.setdefault(heading, []).append(record)
     for heading, records in headings.items():
         with formatter.section(heading):

@@ -53,11 +53,7 @@ def need_catalog(args: Arguments, name: str | None = None, *, may_be_new: bool =
     """Return the catalog; raise an error if the arguments name none, or if its warehouse does not exist."""
     catalog = catalog_of(args, name)
     if catalog is None:
-        raise InvalidInputError(
-            f"give --warehouse, or set ${WAREHOUSE}: the directory of the databases; or give the options of another "
-            "catalog (--catalog-option metastore=rest --catalog-option uri=http://...), or name one (--catalog NAME) "
-            "of lakewright.toml"
-        )
+        raise InvalidInputError(_no_catalog(args, name))
     if not may_be_new and not _exists(catalog):
         raise NotFoundError(
             f"there is no warehouse {catalog.warehouse}: check the path (--warehouse or ${WAREHOUSE}), or make it with "
@@ -65,6 +61,23 @@ def need_catalog(args: Arguments, name: str | None = None, *, may_be_new: bool =
             warehouse=catalog.warehouse,
         )
     return catalog
+
+
+def _no_catalog(args: Arguments, name: str | None) -> str:
+    """Return what is missing: the place of a catalog that has a name, or any catalog."""
+    named = named_catalogs()
+    chosen = name or args.catalog or named.default
+    if chosen is not None:
+        known = ", ".join(sorted(named.options.get(chosen, {}))) or "none"
+        where = " and ".join(named.files) or "the environment"
+        return (
+            f"the catalog {chosen!r} of {where} has neither 'warehouse' nor 'metastore' (its options: {known}); add one"
+        )
+    return (
+        f"no catalog is given: say where the databases are with --warehouse DIR (or ${WAREHOUSE}), or name one of "
+        "lakewright.toml with --catalog, or give its options (--catalog-option metastore=rest --catalog-option "
+        "uri=http://...)"
+    )
 
 
 def _exists(catalog: Catalog) -> bool:
@@ -100,12 +113,16 @@ def named_table(args: Arguments, *, may_be_new: bool = False) -> tuple[Catalog, 
     return need_catalog(args, catalog, may_be_new=may_be_new), name
 
 
-def names_like(args: Arguments, text: str) -> list[str]:
-    """Return the databases, or behind a dot the tables, of the catalog whose names begin with a text."""
+def names_like(args: Arguments, what: str, text: str) -> list[str]:
+    """Return the catalogs, the databases, or for a table the databases and behind a dot the tables like a text."""
+    if what == "catalog":
+        return sorted(name for name in named_catalogs().options if name.startswith(text))
     catalog = catalog_of(args)
     database, dot, table = text.partition(".")
     if catalog is None or is_path(text):
         return []
+    if what == "database":
+        return [name for name in catalog.list_databases() if name.startswith(text)]
     if not dot:
         return [f"{name}." for name in catalog.list_databases() if name.startswith(database)]
     return [f"{database}.{name}" for name in catalog.list_tables(database) if name.startswith(table)]

@@ -11,7 +11,18 @@ import click
 
 from lakewright.calls import check_mode
 from lakewright.catalog.base import Catalog
-from lakewright.cli.base.command import Argument, Arguments, Command, Option, dry_run, flag, option, pairs, section
+from lakewright.cli.base.command import (
+    Argument,
+    Arguments,
+    Command,
+    Option,
+    dry_run,
+    flag,
+    names_of,
+    option,
+    pairs,
+    section,
+)
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import catalog_of, is_path, split_name
 from lakewright.cli.base.values import names
@@ -154,9 +165,12 @@ def about_sources(*spellings: str) -> tuple[Option, ...]:
         "The sources",
         option("format", *spellings, "--format", metavar="F", help=formats),
         flag("--no-header", help="csv files begin with data: columns go by their order"),
-        pairs("--source-option", help="of the reader, as sep=;"),
+        pairs("--source-option", help="how files are read, such as 'sep=;' or encoding=latin1; may be repeated"),
         option(
-            "--bad-rows", metavar="DIR", help="rows that cannot be read go to a file there, with file, line and reason"
+            "--bad-rows",
+            metavar="DIR",
+            type=click.Path(file_okay=False),
+            help="rows that cannot be read go to a file there, with file, line and reason",
         ),
     )
 
@@ -178,10 +192,10 @@ def about_creation() -> tuple[Option, ...]:
     return section(
         "A new table",
         flag("--create", help="make the table if it is not there"),
-        option("--primary-keys", "--primary-key", type=names, default=(), metavar="A,B", help="columns"),
+        option("--primary-keys", "--primary-key", type=names, default=(), metavar="A,B", help="primary key columns"),
         option("--partition-keys", "--partition", type=names, default=(), metavar="A,B", help="partition columns"),
-        pairs("--option", help="of the table"),
-        pairs("--type", metavar="A=T", help="type of a column"),
+        pairs("--option", help="option of the table, such as bucket=4; may be repeated"),
+        pairs("--type", metavar="A=T", help="type of a column, such as price='DECIMAL(10,2)', in place of a guess"),
     )
 
 
@@ -212,7 +226,14 @@ COMMANDS = (
             required=True,
             type=click.Path(),
         ),
-        option("--table", "-t", required=True, metavar="TABLE", help="the table: db.t, or its path"),
+        option(
+            "--table",
+            "-t",
+            required=True,
+            metavar="TABLE",
+            help="the table: db.t, or its path",
+            shell_complete=names_of("table"),
+        ),
         option("--mode", "-m", default="append", type=MODES, help="what is done with the rows (append)"),
         dry_run("show the plan; write and create nothing"),
         option("--engine", type=click.Choice(("auto", "local", "spark")), default="auto", help=_ENGINE),

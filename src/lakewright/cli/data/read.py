@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-import click
-
 from lakewright.catalog.open import read_builder
 from lakewright.cli.base.command import Arguments, Command, Option, flag, option, section, table_argument
 from lakewright.cli.base.export import format_of, result_options, rows_asked, write_result
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import table_of, table_or_view_of
+from lakewright.cli.base.states import STATES, older_states
 from lakewright.cli.base.values import count, names
 from lakewright.errors import counted
 from lakewright.read.request import ReadRequest
@@ -42,10 +41,6 @@ def _splits(splits: object) -> object:
 
 
 def _request(args: Arguments) -> ReadRequest:
-    given = {"--snapshot": args.snapshot, "--tag": args.tag, "--at": args.at}
-    states = [name for name, value in given.items() if value is not None]
-    if len(states) > 1:
-        raise click.UsageError(f"{' and '.join(states)} exclude each other: give one of them")
     return ReadRequest(
         filter=args.where,
         columns=args.select,
@@ -60,12 +55,7 @@ def _what() -> tuple[Option, ...]:
     return (
         option("--select", "-s", type=names, metavar="A,B", help="these columns, in this order"),
         option("--where", metavar="CONDITION", help="rows that fulfil it, such as \"id > 3 AND name LIKE 'a%'\""),
-        *section(
-            "An older state",
-            option("--snapshot", type=int, metavar="N", help="of this snapshot"),
-            option("--tag", metavar="TAG", help="of this tag"),
-            option("--at", metavar="TIME", help="of the last snapshot that is not later: an ISO time"),
-        ),
+        *older_states(),
     )
 
 
@@ -76,6 +66,7 @@ COMMANDS = (
         table_argument(),
         *_what(),
         *section("The result", *result_options()),
+        exclusive=STATES,
         more="Rows are written as they are read, but for --format table. Files and parts of files that cannot hold "
         "rows of --where are not read.",
     ),
@@ -86,5 +77,6 @@ COMMANDS = (
         *_what(),
         option("--limit", "-n", type=count, metavar="N", help="as for read"),
         flag("--verbose", "-v", help="every split and its files"),
+        exclusive=STATES,
     ),
 )

@@ -19,7 +19,7 @@ from lakewright.cli.base.command import (
 )
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import table_of
-from lakewright.cli.base.values import moment
+from lakewright.cli.base.values import past
 from lakewright.errors import counted
 from lakewright.maintenance.expire import ExpireResult
 
@@ -108,7 +108,7 @@ def _retention() -> tuple[Option, ...]:
     return (
         option("--retain-max", type=int, metavar="N", help="at most so many stay"),
         option("--retain-min", type=int, metavar="N", help="at least so many stay"),
-        option("--older-than", type=moment, metavar="AGE", help=age),
+        option("--older-than", type=past, metavar="AGE", help=age),
         option("--max-deletes", type=int, metavar="N", help="at most so many go in one call"),
         dry_run("remove nothing, say what would go"),
     )
@@ -142,7 +142,7 @@ COMMANDS = (
         table_argument(),
         option(
             "--older-than",
-            type=moment,
+            type=past,
             metavar="AGE",
             help="also tags that were created before: 7d, or an ISO time (UTC)",
         ),

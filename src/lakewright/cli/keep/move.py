@@ -99,7 +99,7 @@ COMMANDS = (
         "migrate",
         _migrate,
         Argument("source", "DIRECTORY", "where the parquet, orc or avro files are"),
-        Argument("table", "TABLE", "the new table"),
+        table_argument("the new table, db.t"),
         option("--format", type=click.Choice(("parquet", "orc", "avro")), help="every file must be one of these"),
         pairs(
             "--partition-type",
@@ -120,6 +120,7 @@ COMMANDS = (
         option("--tag", metavar="NAME", help="the tag to copy, in place of the newest snapshot"),
         option("--where", metavar="CONDITION", help="only partitions that fulfil it, such as \"day > '2026'\""),
         dry_run("copy nothing, say how much it would be"),
+        exclusive=[("--snapshot", "--tag")],
     ),
     Command("repair", _repair, table_argument(), dry_run("change nothing, say what would be repaired")),
     Command(

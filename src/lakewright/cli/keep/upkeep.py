@@ -21,7 +21,7 @@ from lakewright.cli.base.command import (
 )
 from lakewright.cli.base.output import Output, plain
 from lakewright.cli.base.place import need_catalog, split_name, table_of
-from lakewright.cli.base.values import moment, names
+from lakewright.cli.base.values import names, past
 from lakewright.compact.request.choice import STRATEGIES
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import LakewrightError, counted
@@ -162,7 +162,7 @@ COMMANDS = (
     Command(
         "compact",
         _compact,
-        Argument("table", "TABLE", "the table: db.t, or its path; or db.* for all of a database"),
+        table_argument("db.t, or the path of a table; or db.* for all tables of a database"),
         flag(
             "--full",
             help="even two small files, and every file with deleted rows; with a primary key, all to one level",
@@ -188,7 +188,7 @@ COMMANDS = (
         _orphans,
         table_argument(),
         option(
-            "--older-than", type=moment, metavar="AGE", help="only files older than this (1d); beyond the longest write"
+            "--older-than", type=past, metavar="AGE", help="only files older than this (1d); beyond the longest write"
         ),
         *delete_or_list("remove them"),
         exclusive=[("--delete", "--dry-run")],

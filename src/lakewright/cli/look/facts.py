@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from lakewright.catalog.system.tables import system_table
-from lakewright.cli.base.command import Arguments, Command, Option, limit, option, table_argument
+from lakewright.cli.base.command import Arguments, Command, Option, limit, table_argument
 from lakewright.cli.base.output import Output, instant
 from lakewright.cli.base.place import table_of
 from lakewright.cli.base.secrets import shown_options
+from lakewright.cli.base.states import STATES, older_states
 from lakewright.errors import counted
 from lakewright.read.request import ReadRequest
 from lakewright.table.table import FileStoreTable
@@ -89,7 +90,7 @@ def _schemas(args: Arguments, output: Output) -> None:
 def _at(args: Arguments) -> FileStoreTable:
     """Return the table at the state that the arguments name."""
     table = table_of(args)
-    options = ReadRequest(snapshot_id=args.snapshot, tag=args.tag).travel_options(table.name)
+    options = ReadRequest(snapshot_id=args.snapshot, tag=args.tag, timestamp=args.at).travel_options(table.name)
     return table.copy(options) if options else table
 
 
@@ -119,14 +120,13 @@ def _show(
 
 def _states() -> tuple[Option, ...]:
     return (
-        option("--snapshot", type=int, metavar="N", help="of this snapshot"),
-        option("--tag", metavar="TAG", help="of this tag"),
+        *older_states(),
         limit(f"at most so many rows for people ({_ROWS_MAX})"),
     )
 
 
 COMMANDS = (
-    Command("files", _files, table_argument(), *_states(), exclusive=[("--snapshot", "--tag")]),
-    Command("partitions", _partitions, table_argument(), *_states(), exclusive=[("--snapshot", "--tag")]),
+    Command("files", _files, table_argument(), *_states(), exclusive=STATES),
+    Command("partitions", _partitions, table_argument(), *_states(), exclusive=STATES),
     Command("schemas", _schemas, table_argument(), limit(f"at most so many rows for people ({_ROWS_MAX})")),
 )

@@ -87,7 +87,7 @@ COMMANDS = (
         "report",
         _run,
         table_argument(),
-        option("--output", "-o", metavar="F", help=_OUTPUT),
+        option("--output", "-o", metavar="F", type=click.Path(), help=_OUTPUT),
         flag("--force", help="replace a file that is not a page of HTML, too"),
         flag("--orphans", help="also count files that nothing names: lists the whole table"),
     ),

@@ -7,13 +7,19 @@ from collections.abc import Iterator
 
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.system.views import RowsView, SystemTable, ViewOfTable
-from lakewright.cli.base.command import Argument, Arguments, Command, limit, table_argument
+from lakewright.cli.base.command import Argument, Arguments, Command, limit, names_of, table_argument
 from lakewright.cli.base.output import Output, instant, plain
 from lakewright.cli.base.place import need_catalog, table_of, table_or_view_of
 from lakewright.cli.base.secrets import shown_options
 from lakewright.errors import CorruptTableError, LakewrightError, counted
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
+
+
+def database_argument() -> Argument:
+    """Return the argument that may name one database."""
+    about = "one database; all of them otherwise"
+    return Argument("database", "[DB]", about, required=False, shell_complete=names_of("database"))
 
 
 def show_tables(args: Arguments, output: Output) -> None:
@@ -110,7 +116,7 @@ def _snapshot_row(one: Snapshot) -> dict[str, object]:
 
 _RECORDS = "'records' counts what the data files hold: with a primary key a row counts once for every file that has it."
 COMMANDS = (
-    Command("tables", show_tables, Argument("database", "[DB]", "one database; all of them otherwise", required=False)),
+    Command("tables", show_tables, database_argument()),
     Command("describe", describe, table_argument()),
     Command("snapshots", _snapshots, table_argument(), limit("the newest so many (20)", 20), more=_RECORDS),
 )

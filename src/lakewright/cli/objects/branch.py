@@ -5,6 +5,7 @@ from __future__ import annotations
 from lakewright.cli.base.command import Argument, Arguments, Command, Group, option, table_argument
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import table_of
+from lakewright.cli.look.tables import show_table
 
 
 def _list(args: Arguments, output: Output) -> None:
@@ -16,6 +17,10 @@ def _create(args: Arguments, output: Output) -> None:
     table = table_of(args)
     table.create_branch(args.name, args.tag, snapshot_id=args.snapshot)
     output.done(table.name, "branch", "create", args.name)
+
+
+def _describe(args: Arguments, output: Output) -> None:
+    show_table(table_of(Arguments(**{**vars(args), "table": f"{args.table}$branch_{args.name}"})), output)
 
 
 def _drop(args: Arguments, output: Output) -> None:
@@ -51,8 +56,10 @@ COMMANDS = (
             _name(),
             option("--tag", metavar="TAG", help="at the state of this tag"),
             option("--snapshot", type=int, metavar="N", help="at the state of this snapshot"),
+            exclusive=[("--tag", "--snapshot")],
             help="begin a line of history beside that of the table",
         ),
+        Command("describe", _describe, table_argument(), _name(), help="show the columns and the state of a branch"),
         Command("drop", _drop, table_argument(), _name(), help="remove a branch with its history"),
         Command(
             "rename",

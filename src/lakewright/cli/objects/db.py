@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from lakewright.cli.base.ask import confirm, yes_option
-from lakewright.cli.base.command import Argument, Arguments, Command, Group, flag, option, pairs
+from lakewright.cli.base.command import Argument, Arguments, Command, Group, flag, names_of, option, pairs
 from lakewright.cli.base.output import Output, plain
 from lakewright.cli.base.place import need_catalog
 from lakewright.cli.base.secrets import shown_options
-from lakewright.errors import NotFoundError, counted
+from lakewright.errors import InvalidInputError, NotFoundError, counted
 
 
 def _list(args: Arguments, output: Output) -> None:
@@ -19,7 +19,11 @@ def _list(args: Arguments, output: Output) -> None:
 
 
 def _create(args: Arguments, output: Output) -> None:
-    need_catalog(args, may_be_new=True).create_database(args.name, args.if_not_exists, dict(args.property) or None)
+    catalog = need_catalog(args, may_be_new=True)
+    if args.if_not_exists and args.name in catalog.list_databases():
+        output.result({"database": args.name, "action": "none"}, f"{args.name}: is there already")
+        return
+    catalog.create_database(args.name, args.if_not_exists, dict(args.property) or None)
     output.result({"database": args.name, "action": "create"}, f"{args.name}: created")
 
 
@@ -50,17 +54,22 @@ def _drop(args: Arguments, output: Output) -> None:
     except NotFoundError:
         if not args.if_exists:
             raise
-        tables = []
-    else:
-        held = f" with {counted(len(tables), 'table')} and their files" if tables and args.cascade else ""
-        if not tables or args.cascade:
-            confirm(args, f"Drop the database {args.name}{held}?")
+        output.result({"database": args.name, "action": "none", "tables": []}, f"{args.name}: is not there")
+        return
+    if tables and not args.cascade:
+        raise InvalidInputError(
+            f"database {args.name} holds {counted(len(tables), 'table')} ({', '.join(tables[:5])}): drop them first, "
+            "or give --cascade",
+            database=args.name,
+        )
+    held = f" with {counted(len(tables), 'table')} and their files" if tables else ""
+    confirm(args, f"Drop the database {args.name}{held}?")
     catalog.drop_database(args.name, args.if_exists, args.cascade)
     output.result({"database": args.name, "action": "drop", "tables": tables}, f"{args.name}: dropped")
 
 
 def _name() -> Argument:
-    return Argument("name", "NAME", "the database")
+    return Argument("name", "NAME", "the database", shell_complete=names_of("database"))
 
 
 COMMANDS = (

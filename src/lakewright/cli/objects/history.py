@@ -10,6 +10,7 @@ from lakewright.cli.base.ask import confirm, yes_option
 from lakewright.cli.base.command import Argument, Arguments, Command, dry_run, flag, option, table_argument
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import table_of
+from lakewright.cli.base.values import moment
 from lakewright.errors import counted
 from lakewright.table.table import FileStoreTable
 
@@ -72,7 +73,12 @@ COMMANDS = (
         _rollback,
         table_argument(),
         Argument("target", "[TARGET]", "the id of a snapshot, or the name of a tag", required=False),
-        option("--timestamp", metavar="TIME", help="to the last snapshot that is not later: an ISO time"),
+        option(
+            "--timestamp",
+            type=moment,
+            metavar="TIME",
+            help="to the state at a time: 2026-01-31T12:00:00+01:00, UTC without a zone, or an age such as 2h",
+        ),
         option("--watermark", type=int, metavar="N", help="to the last snapshot with no higher watermark"),
         flag("--as-latest", help="publish that state as a new snapshot, remove nothing"),
         dry_run("remove nothing, say what would go"),

@@ -11,7 +11,7 @@ from lakewright.cli.base.command import Argument, Arguments, Command, Group, fla
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import named_table
 from lakewright.cli.base.values import names
-from lakewright.cli.look.tables import describe, show_table, show_tables
+from lakewright.cli.look.tables import database_argument, describe, show_table, show_tables
 from lakewright.cli.objects.columns import column, data_type
 from lakewright.errors import InvalidInputError, NotFoundError, counted
 from lakewright.ingestion.local import schema_of_files
@@ -118,9 +118,10 @@ def _drop(args: Arguments, output: Output) -> None:
     except NotFoundError:
         if not args.if_exists:
             raise
-    else:
-        rows = 0 if newest is None else newest.total_record_count or 0
-        confirm(args, f"Drop {name} with {counted(rows, 'record')}, its history and its files?")
+        output.result({"table": name, "action": "none"}, f"{name}: is not there")
+        return
+    rows = 0 if newest is None else newest.total_record_count or 0
+    confirm(args, f"Drop {name} with {counted(rows, 'record')}, its history and its files?")
     catalog.drop_table(name, args.if_exists)
     output.result({"table": name, "action": "drop"}, f"{name}: dropped")
 
@@ -129,10 +130,14 @@ def _creating() -> Command:
     return Command(
         "create",
         _create,
-        Argument("table", "TABLE", "the new table, db.t"),
+        table_argument("the new table, db.t"),
         option("--column", multiple=True, metavar="COLUMN", help=_REMARK),
         option(
-            "source", "--from", metavar="FILE", help="take the columns of this file; --column replaces some of them"
+            "source",
+            "--from",
+            metavar="FILE",
+            type=click.Path(),
+            help="take the columns of this file; --column replaces some of them",
         ),
         option("--input-format", metavar="F", help="of the file: csv, parquet, ...; guessed from its name otherwise"),
         flag("--no-header", help="the csv file begins with data: columns are c0, c1, ..."),
@@ -174,7 +179,7 @@ COMMANDS = (
         Command(
             "list",
             show_tables,
-            Argument("database", "[DB]", "one database; all of them otherwise", required=False),
+            database_argument(),
             help="list the tables of a catalog",
         ),
         _creating(),

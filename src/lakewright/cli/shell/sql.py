@@ -6,29 +6,27 @@ in the others the rows of the last statement are the result, so that a script pr
 
 from __future__ import annotations
 
-import shutil
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
 
 from lakewright.catalog.base import Catalog
 from lakewright.cli.base.command import Argument, Arguments, Command, Option, option, pairs, section
+from lakewright.cli.base.export import ROWS_MAX, format_of, opened, result_options, width_of
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import need_catalog
-from lakewright.cli.base.results import BINARY, FORMATS, Shown, shown, write_rows
-from lakewright.cli.base.values import count
+from lakewright.cli.base.results import Shown, shown, write_rows
 from lakewright.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from lakewright.statements.context import Context
 
-_ROWS_MAX = 1000  # of the format `table`
 _ENGINES = ("duckdb", "spark")
 _ENGINE_MODULES = {"duckdb", "_duckdb", "pyspark", "py4j", "grpc"}
 
@@ -49,13 +47,9 @@ def _check(args: Arguments) -> None:
     """End with a usage error if arguments do not fit together."""
     if args.statement is not None and args.file:
         raise click.UsageError("give statements or --file, not both")
-    args.format = args.format or ("json" if args.json else "table")
-    if args.format in BINARY and args.output is None and sys.stdout.isatty():
-        raise click.UsageError(f"{args.format} is no text: give --output, or send stdout elsewhere")
+    args.format = format_of(args)
     if args.engine != "spark" and any((args.master, args.remote, args.memory, args.conf)):
         raise click.UsageError("--master, --remote, --memory and --conf belong to --engine spark")
-    if args.output is not None and not Path(args.output).absolute().parent.is_dir():
-        raise click.UsageError(f"there is no directory for {args.output}")
 
 
 def _scripts(args: Arguments) -> list[str]:
@@ -79,7 +73,7 @@ def _run_scripts(context: Context[Any], scripts: list[str], args: Arguments, out
 
     bound, last = bound_args(args.arg), pa.table({})
     as_table = args.format == "table"
-    limit = _ROWS_MAX if args.limit is None and as_table else args.limit
+    limit = ROWS_MAX if args.limit is None and as_table else args.limit
     lines: list[str] = []
 
     def run_all() -> None:
@@ -87,21 +81,16 @@ def _run_scripts(context: Context[Any], scripts: list[str], args: Arguments, out
         for rows in (rows for script in scripts for rows in context.each(script, bound)):
             last, is_cut = rows_of(rows, limit)
             if as_table:
-                found = shown(last, limit=limit, width=_width(args), is_cut=is_cut)
+                found = shown(last, limit=limit, width=width_of(args), is_cut=is_cut)
                 lines += _show(found, output, to_file=args.output is not None)
 
     interruptibly(context, run_all)
-    with _opened(args.output) as out:  # a statement that failed before leaves a file as it was
+    with opened(args.output) as out:  # a statement that failed before leaves a file as it was
         if as_table:
             out.write("".join(lines).encode())
         else:
             write_rows(last if limit is None else last.slice(0, limit), args.format, out)
         out.flush()
-
-
-def _width(args: Arguments) -> int | None:
-    """Return how wide a table may be; None: as wide as it is."""
-    return shutil.get_terminal_size().columns if args.output is None and sys.stdout.isatty() else None
 
 
 def _show(found: Shown, output: Output, *, to_file: bool) -> list[str]:
@@ -113,15 +102,6 @@ def _show(found: Shown, output: Output, *, to_file: bool) -> list[str]:
     for line in found.left_out:
         output.say(line)
     return lines if to_file else []
-
-
-@contextmanager
-def _opened(path: str | None) -> Iterator[BinaryIO]:
-    if path is None:
-        yield sys.stdout.buffer
-        return
-    with Path(path).open("wb") as file:
-        yield file
 
 
 def _prompt(context: Context[Any], args: Arguments, output: Output) -> None:
@@ -210,16 +190,18 @@ COMMANDS = (
         Argument("statement", "[SQL]", "statements with ; between them; without any: a prompt", required=False),
         *section(
             "What runs",
-            option("--file", "-f", multiple=True, metavar="F", help="run a script; - is stdin; may be repeated"),
+            option(
+                "--file",
+                "-f",
+                multiple=True,
+                metavar="F",
+                type=click.Path(),
+                help="run a script; - is stdin; may be repeated",
+            ),
             option("--database", default="default", metavar="DB", help="the current database (default)"),
             pairs("--arg", help=_VALUE),
         ),
-        *section(
-            "The result",
-            option("--format", type=click.Choice(FORMATS), help="table, unless --json says json"),
-            option("--output", "-o", metavar="F", help="write the result to this file"),
-            option("--limit", "-n", type=count, metavar="N", help=f"at most so many rows (table: {_ROWS_MAX})"),
-        ),
+        *section("The result", *result_options()),
         *_about_engines(),
         more="Statements are in the dialect of Spark, and run in this process or on Spark. Without statements: a "
         "script from stdin, or on a terminal a prompt.",

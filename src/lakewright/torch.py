@@ -6,6 +6,7 @@ the splits. Shares are equal to the row, except where rows of one key lie in sev
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from lakewright.errors import InvalidInputError
@@ -125,40 +127,100 @@ class StreamedRows(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         self._splits = list(splits)
         self._settings = settings
         self._threads = threads
-        self.epoch = 0
-        self._skipped = 0  # rows that the next iteration leaves out, as an earlier one has given them
-        self._given = 0
+        # The epoch, and whether workers read: in shared memory, so that workers that live on hear of another epoch.
+        self._shared = torch.zeros(2, dtype=torch.int64).share_memory_()
+        self._rank: tuple[int, int] | None = None  # for workers that are started anew and do not know it
+        self._state: dict[str, object] | None = None  # where the next iteration goes on
+        self._at, self._given = {"epoch": 0, "share": 0, "shares": 1}, 0
+        self._word: str | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what a worker gets that does not begin as a copy of this process: the rank of this one too."""
+        distributed = self._settings.auto_detect_rank and _distributed() is not None
+        return {**self.__dict__, "_rank": rank_of(self._settings) if distributed else None}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._shared.share_memory_()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._read.store.name}: splits={len(self._splits)}, epoch={self.epoch})"
+
+    @property
+    def epoch(self) -> int:
+        """Which epoch the next iteration is of."""
+        return int(self._shared[0])
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration shuffle in another order; call it before the data loader starts its workers."""
-        self.epoch = arguments.count("epoch", epoch)
+        """Let the next iteration shuffle in another order, also in workers of a data loader that live on."""
+        self._shared[0] = arguments.count("epoch", epoch)
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, object]:
         """Return how far the iteration of this rank and worker has come, for `load_state_dict` of a later run."""
-        return {"epoch": self.epoch, "rows": self._given}
+        if get_worker_info() is None and bool(self._shared[1]):
+            raise InvalidInputError(
+                "workers of a data loader read the rows, and only they know how far they have come: use "
+                "torchdata's StatefulDataLoader and its state_dict, or a DataLoader with num_workers=0"
+            )
+        return {**self._at, "rows": self._given, "order": self._order()}
 
-    def load_state_dict(self, state_dict: Mapping[str, int]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, object]) -> None:
         """Let the next iteration go on where another one was, with the same splits, settings, ranks and workers.
 
-        Rows come in an order that only these decide, shuffled or not, so that each is given once.
+        Rows come in an order that only these decide, shuffled or not, so that each is given once. Another epoch that is
+        set before the iteration starts it from its beginning.
         """
         state = arguments.mapping("state_dict", state_dict)
-        self.epoch = arguments.count("epoch", state.get("epoch"))
-        self._skipped = arguments.count("rows", state.get("rows"))
+        for name in ("epoch", "rows", "share", "shares"):
+            arguments.count(name, state.get(name))
+        if state.get("order") != self._order():
+            raise InvalidInputError(
+                "this state is of other splits, another filter or other settings, in which rows come in another order: "
+                "read the same snapshot (snapshot_id, a tag) with the same arguments, or begin anew"
+            )
+        self._state = dict(state)
+        self.set_epoch(arguments.count("epoch", state["epoch"]))
 
     def __iter__(self) -> Iterator[object]:
         settings, worker = self._settings, get_worker_info()
-        rank, ranks = rank_of(settings)
         number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        splits = self._share(rank * workers + number, ranks * workers)
+        rank, ranks = self._rank if worker is not None and self._rank is not None else rank_of(settings)
+        self._shared[1] = int(worker is not None)
+        self._at = {"epoch": self.epoch, "share": rank * workers + number, "shares": ranks * workers}
+        self._given = self._rows_before(self._at)
+        splits = self._share(self._at["share"], self._at["shares"])
         if settings.shuffle:
             order = random.Random(f"{settings.seed}-{self.epoch}-{rank}-{number}")  # noqa: S311 - a seed replays a run
             batches = self._shuffled(splits, order)
         else:
             batches = iter(self._read.to_arrow_batch_reader(splits, parallelism=self._threads))
-        self._given, self._skipped = self._skipped, 0
         batches = _after(batches, self._given)
         return self._counted(batches if settings.batch_size is None else sized_batches(batches, settings.batch_size))
+
+    def _rows_before(self, at: Mapping[str, int]) -> int:
+        """Return how many rows an earlier run has given of the share that is read now, as the loaded state says."""
+        state, self._state = self._state, None
+        if state is None or state["epoch"] != at["epoch"]:
+            return 0
+        if (state["share"], state["shares"]) != (at["share"], at["shares"]):
+            raise InvalidInputError(
+                f"this state is of share {state['share']} of {state['shares']}, and here share {at['share']} of "
+                f"{at['shares']} is read (shares are ranks x workers): go on with as many, each with its own state"
+            )
+        return arguments.count("rows", state["rows"])
+
+    def _order(self) -> str:
+        """Return a word for all that decides the order of rows, but epoch, rank and worker."""
+        if self._word is None:
+            settings = self._settings
+            mixed = (settings.seed, settings.buffer_size, settings.max_buffer_input_splits) if settings.shuffle else ()
+            digest = hashlib.sha256(repr((mixed, str(self._read.predicate), self._read.limit)).encode())
+            for split in self._splits:
+                files = [file.file_name for file in split.files]
+                deleted = [None if one is None else (one.offset, one.cardinality) for one in split.deletion_files]
+                digest.update(repr((files, split.row_ranges, deleted)).encode())
+            self._word = digest.hexdigest()[:16]
+        return self._word
 
     def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[object]:
         """Yield rows or batches in the form that was asked for, and count the rows that were given."""
@@ -198,9 +260,8 @@ def rank_of(settings: TorchSettings) -> tuple[int, int]:
         return settings.sharding_rank, settings.sharding_world_size
     if not settings.auto_detect_rank:
         return 0, 1
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
+    if (found := _distributed()) is not None:
+        return found
     rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and size is None:
         return 0, 1
@@ -210,6 +271,14 @@ def rank_of(settings: TorchSettings) -> tuple[int, int]:
             f"0 <= rank < world_size, and not to {rank!r} and {size!r}"
         )
     return int(rank), int(size)
+
+
+def _distributed() -> tuple[int, int] | None:
+    """Return the rank and the number of ranks that torch.distributed knows; None if it was not started here."""
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 def sized_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -230,20 +299,31 @@ def sized_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.R
 
 
 def to_tensors(batch: pa.RecordBatch) -> dict[str, object]:
-    """Return the columns of a batch as tensors by name; only numbers and booleans without nulls can be tensors."""
-    tensors: dict[str, object] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        dtype = column.type
-        numeric = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype)
-        if not numeric or column.null_count:
-            held = f"{column.null_count} nulls" if numeric else f"values of the type {dtype}"
-            raise InvalidInputError(
-                f"the column {name!r} has {held}, which no tensor holds: leave it out of the projection, fill the "
-                "nulls, or give a to_tensor_fn",
-                column=name,
-            )
-        tensors[name] = torch.from_numpy(np.array(column.to_numpy(zero_copy_only=False)))
-    return tensors
+    """Return the columns of a batch as tensors by name: numbers, booleans, and lists of them with equally many each."""
+    named = zip(batch.schema.names, batch.columns, strict=True)
+    return {name: torch.from_numpy(_values(name, column)) for name, column in named}
+
+
+def _values(name: str, column: pa.Array) -> NDArray[np.generic]:
+    """Return a column as an array of numbers; lists are its rows."""
+    dtype = column.type
+    if pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_boolean(dtype):
+        if not column.null_count:
+            return np.array(column.to_numpy(zero_copy_only=False))
+        held = f"{column.null_count} nulls"
+    elif not (pa.types.is_list(dtype) or pa.types.is_large_list(dtype)) or column.null_count:
+        held = f"values of the type {dtype}" if not column.null_count else f"{column.null_count} nulls"
+    else:
+        sizes = set(np.diff(column.offsets.to_numpy()).tolist()) or {0}
+        if len(sizes) == 1:
+            inner = _values(name, column.flatten())
+            return inner.reshape(len(column), *sizes, *inner.shape[1:])
+        held = f"lists of {min(sizes)} to {max(sizes)} values in one batch"
+    raise InvalidInputError(
+        f"the column {name!r} has {held}, which no tensor holds: leave it out of the projection, fill the nulls, or "
+        "give a to_tensor_fn",
+        column=name,
+    )
 
 
 def _in_turns(readers: Iterator[Iterator[pa.RecordBatch]], at_once: int) -> Iterator[pa.RecordBatch]:

@@ -22,6 +22,17 @@ COLUMNS = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("s", pa.string())
 INSTALLED = importlib.util.find_spec("torch") is not None
 
 
+class _Numbers(np.ndarray[Any, Any]):
+    """An array in place of a tensor in shared memory."""
+
+    def share_memory_(self) -> _Numbers:
+        return self
+
+
+def _zeros(size: int, **_: object) -> Any:  # noqa: ANN401 - in place of a tensor
+    return np.zeros(size, np.int64).view(_Numbers)
+
+
 def _stand_in() -> dict[str, ModuleType]:
     """Return modules with the names of PyTorch that the datasets use."""
     data = ModuleType("torch.utils.data")
@@ -30,7 +41,7 @@ def _stand_in() -> dict[str, ModuleType]:
     )
     torch, utils = ModuleType("torch"), ModuleType("torch.utils")
     distributed = SimpleNamespace(is_available=lambda: False, is_initialized=lambda: False)
-    vars(torch).update(utils=utils, from_numpy=lambda array: array, distributed=distributed)
+    vars(torch).update(utils=utils, from_numpy=lambda array: array, distributed=distributed, zeros=_zeros, int64=None)
     vars(utils).update(data=data)
     return {"torch": torch, "torch.utils": utils, "torch.utils.data": data}
 
@@ -122,11 +133,54 @@ def test_a_run_goes_on_where_another_one_was(table: lw.FileStoreTable, *, shuffl
     stopped.set_epoch(2)
     begun = iter(stopped)
     first = [next(begun)["id"] for _ in range(37)]
-    assert stopped.state_dict() == {"epoch": 2, "rows": 37}
+    state = stopped.state_dict()
+    assert (state["epoch"], state["rows"]) == (2, 37)
     later: Any = read.to_torch(**settings)
-    later.load_state_dict(stopped.state_dict())
+    later.load_state_dict(pickle.loads(pickle.dumps(state)))  # noqa: S301 - our own bytes
     assert first + _ids(later) == rows
     assert _ids(later) == rows  # the next iteration begins at the start
+    later.load_state_dict(state)
+    later.set_epoch(3)
+    assert len(_ids(later)) == 100  # another epoch has not begun yet
+
+
+def test_a_state_of_another_order_is_refused(
+    table: lw.FileStoreTable, room: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows would be left out or come twice if a run went on in another order, or as another worker."""
+    builder, settings = table.new_read_builder(), {"streaming": True, "shuffle": True, "seed": 3}
+    dataset: Any = builder.new_read().to_torch(**settings)  # type: ignore[arg-type]
+    next(iter(dataset))
+    state = dataset.state_dict()
+    for other in (
+        builder.new_read().to_torch(streaming=True, shuffle=True, seed=4),
+        builder.new_read().to_torch(streaming=True),
+        table.new_read_builder().with_filter("id > 5").new_read().to_torch(**settings),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(lw.InvalidInputError, match="other splits, another filter or other settings"):
+            other.load_state_dict(state)
+    _as_worker(monkeypatch, room, 0, 2)
+    dataset.load_state_dict(state)
+    with pytest.raises(lw.InvalidInputError, match="share 0 of 1, and here share 0 of 2 is read"):
+        next(iter(dataset))
+    table.delete("id = 3")
+    later: Any = table.new_read_builder().new_read().to_torch(**settings)  # type: ignore[arg-type]
+    with pytest.raises(lw.InvalidInputError, match="read the same snapshot"):
+        later.load_state_dict(state)
+
+
+def test_the_state_of_workers_is_not_asked_of_another_process(
+    table: lw.FileStoreTable, room: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset: Any = table.new_read_builder().new_read().to_torch(streaming=True)
+    with monkeypatch.context() as patch:
+        _as_worker(patch, room, 0, 1)
+        next(iter(dataset))
+        assert dataset.state_dict()["rows"] == 1
+    with pytest.raises(lw.InvalidInputError, match="StatefulDataLoader"):
+        dataset.state_dict()
+    next(iter(dataset))
+    assert dataset.state_dict()["rows"] == 1
 
 
 def test_batches_go_on_where_another_run_was(table: lw.FileStoreTable) -> None:
@@ -171,13 +225,27 @@ def test_batches_and_tensors(table: lw.FileStoreTable) -> None:
     assert [batch.num_rows for batch in batches] == [30, 30, 30, 10]
     assert pa.Table.from_batches(batches)["id"].to_pylist() == list(range(100))
     tensors: Any = next(iter(read.to_torch(streaming=True, batch_format="torch", batch_size=4)))
-    assert np.array(tensors["x"]).tolist() == [0.0, 0.5, 1.0, 1.5]
+    assert tensors["x"].tolist() == [0.0, 0.5, 1.0, 1.5]
     made: Any = read.to_torch(
         streaming=True, batch_format="torch", batch_size=50, to_tensor_fn=lambda batch: batch.num_rows
     )
     assert list(made) == [50, 50]
     with pytest.raises(lw.InvalidInputError, match="the column 's' has values of the type string"):
         next(iter(table.new_read_builder().new_read().to_torch(streaming=True, batch_format="torch")))
+
+
+def test_lists_of_one_length_are_tensors_of_more_dimensions(room: ModuleType) -> None:
+    columns = {"v": pa.list_(pa.float32()), "w": pa.list_(pa.list_(pa.int8())), "ragged": pa.list_(pa.int64())}
+    rows = {"v": [[1, 2]] * 3, "w": [[[1], [2]], [[3], [4]], [[5], [6]]], "ragged": [[1], [], [2, 3]]}
+    batch = pa.RecordBatch.from_pydict(rows, pa.schema(columns)).slice(1)
+    tensors = room.to_tensors(batch.select(["v", "w"]))
+    assert tuple(tensors["v"].shape) == (2, 2)
+    assert tensors["w"].tolist() == [[[3], [4]], [[5], [6]]]
+    with pytest.raises(lw.InvalidInputError, match="'ragged' has lists of 0 to 2 values in one batch"):
+        room.to_tensors(batch)
+    holes = pa.RecordBatch.from_pydict({"v": [[1, None], [2, 3]]}, pa.schema({"v": pa.list_(pa.int64())}))
+    with pytest.raises(lw.InvalidInputError, match="'v' has 1 nulls"):
+        room.to_tensors(holes)
 
 
 def test_a_limit_counts_over_all_workers(
@@ -249,3 +317,74 @@ def test_a_data_loader_with_workers_reads_each_row_once(table: lw.FileStoreTable
     dataset = table.new_read_builder().with_projection(["id"]).new_read().to_torch(streaming=True)
     seen = [int(n) for batch in loader(dataset, batch_size=8, num_workers=2) for n in batch["id"]]
     assert sorted(seen) == list(range(100))
+
+
+def _told(dataset: Any, ranks: int, rank: int, rendezvous: str, found: str) -> None:  # noqa: ANN401 - of PyTorch
+    """Read the share of one rank of several, with a worker that is started anew; write what was read into a file."""
+    distributed = importlib.import_module("torch.distributed")
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=ranks)
+    loader = importlib.import_module("torch.utils.data").DataLoader
+    seen = [int(n) for batch in loader(dataset, num_workers=1, multiprocessing_context="spawn") for n in batch["id"]]
+    Path(found, str(rank)).write_text(" ".join(map(str, seen)))
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not INSTALLED, reason="PyTorch is not installed")
+def test_workers_that_are_started_anew_know_the_rank(
+    table: lw.FileStoreTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spawned worker has no process group of its own: it would read every row of every rank."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    found = tmp_path / "found"
+    found.mkdir()
+    dataset = (
+        table.new_read_builder().with_projection(["id"]).new_read().to_torch(streaming=True, auto_detect_rank=True)
+    )
+    context = importlib.import_module("multiprocessing").get_context("spawn")
+    arguments = [(dataset, 2, rank, str(tmp_path / "rendezvous"), str(found)) for rank in range(2)]
+    running = [context.Process(target=_told, args=given) for given in arguments]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(120)
+        assert process.exitcode == 0
+    shares = [[int(n) for n in file.read_text().split()] for file in found.iterdir()]
+    assert sorted(map(len, shares)) == [50, 50]
+    assert sorted(n for share in shares for n in share) == list(range(100))
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not INSTALLED, reason="PyTorch is not installed")
+def test_workers_that_live_on_hear_of_another_epoch(table: lw.FileStoreTable) -> None:
+    loader = importlib.import_module("torch.utils.data").DataLoader
+    dataset: Any = table.new_read_builder().with_projection(["id"]).new_read().to_torch(streaming=True, shuffle=True)
+    batches = loader(dataset, batch_size=None, num_workers=2, persistent_workers=True)
+    epochs = []
+    for epoch in (0, 1, 0):
+        dataset.set_epoch(epoch)
+        epochs.append([row["id"] for row in batches])
+    assert epochs[0] == epochs[2] != epochs[1]
+    assert all(sorted(rows) == list(range(100)) for rows in epochs)
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(importlib.util.find_spec("torchdata") is None, reason="torchdata is not installed")
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")  # torchdata asks PyTorch for it
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_data_loader_goes_on(table: lw.FileStoreTable, workers: int) -> None:
+    stateful = importlib.import_module("torchdata.stateful_dataloader").StatefulDataLoader
+    read = table.new_read_builder().with_projection(["id"]).new_read()
+
+    def loader() -> Any:  # noqa: ANN401 - of torchdata
+        dataset = read.to_torch(streaming=True, shuffle=True, seed=1, buffer_size=16)
+        return stateful(dataset, batch_size=8, num_workers=workers)
+
+    whole = [batch["id"].tolist() for batch in loader()]
+    stopped = loader()
+    first = [batch["id"].tolist() for _, batch in zip(range(5), stopped, strict=False)]
+    later = loader()
+    later.load_state_dict(stopped.state_dict())
+    assert first + [batch["id"].tolist() for batch in later] == whole
+    assert [batch["id"].tolist() for batch in later] == whole  # the next epoch is a whole one

@@ -127,6 +127,15 @@ def torch() -> None:
     assert len(list(read.new_read().to_torch(read.new_scan().plan().splits()))) == 3
 
 
+def otel() -> None:
+    """Turn what the process does into spans, of a provider that keeps none."""
+    from lakewright import otel as spans  # noqa: PLC0415
+
+    spans.install()
+    a_table()
+    spans.uninstall()
+
+
 EXTRAS: dict[str, Callable[[], None]] = {
     "pandas": pandas,
     "polars": polars,
@@ -140,6 +149,7 @@ EXTRAS: dict[str, Callable[[], None]] = {
     "spark-jre": spark_jre,
     "ray": ray,
     "torch": torch,
+    "otel": otel,
 }
 
 if __name__ == "__main__":

@@ -41,7 +41,19 @@ def test_results_plans_and_snapshots_in_a_notebook(table: lw.FileStoreTable) -> 
     assert _facts(snapshot)["time"].endswith(" UTC")
     for result in (table.compact(full=True), table.delete("id = 2"), table.expire_snapshots(), table.verify()):
         assert _facts(result)
-    assert _facts(table.new_read_builder().explain())["snapshot id"] == "4"
+    explained = _facts(table.new_read_builder().explain())
+    assert explained["snapshot id"] == "4"
+    assert explained["split size avg"].endswith("KiB")
+
+
+def test_a_verification_says_first_whether_the_table_is_sound(table: lw.FileStoreTable) -> None:
+    sound = _facts(table.verify())
+    assert next(iter(sound.items())) == ("is sound", "yes")
+    assert sound["findings"] == "none"
+    next(Path(table.table_path).rglob("*.parquet")).unlink()
+    damaged = _facts(table.verify())
+    assert damaged["is sound"] == "no"
+    assert "error missing-file" in damaged["findings"]
 
 
 def test_texts_are_escaped_and_long_ones_are_cut() -> None:

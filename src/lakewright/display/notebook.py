@@ -19,7 +19,8 @@ _TEXT_MAX = 200
 _SOFT = "opacity:.75"
 _CELL = "text-align:left;padding:1px 16px 1px 0;vertical-align:top"
 _FRAME = "border-left:4px solid #4c7fe0;padding:4px 14px;color:inherit;background:transparent;max-width:60em"
-_SIZES = frozenset({"bytes", "total_file_size", "bytes_before", "bytes_after"})
+_SPLIT_SIZES = {f"split_size_{which}" for which in ("min", "max", "avg", "p50", "p95")}
+_SIZES = frozenset({"bytes", "total_file_size", "bytes_before", "bytes_after", *_SPLIT_SIZES})
 
 
 class InNotebook:
@@ -70,7 +71,7 @@ def _words(key: str, value: object) -> str:
     match value:
         case bool():
             return "yes"
-        case int() if key in _SIZES:
+        case int() | float() if key in _SIZES:
             return in_size(value)
         case int() if key.endswith("_millis"):
             return _instant(value)

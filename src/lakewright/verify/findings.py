@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from lakewright.display.notebook import InNotebook
@@ -102,6 +102,11 @@ class VerifyResult(InNotebook):
     def is_sound(self) -> bool:
         """Whether no finding is an error."""
         return all(finding.severity != ERROR for finding in self.findings)
+
+    def _shown_facts(self) -> dict[str, object]:
+        found = tuple(f"{one.severity} {one.kind}: {one.message}" for one in self.findings)
+        facts = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {"is_sound": "yes" if self.is_sound else "no", **facts, "findings": found or "none"}
 
 
 def finding(kind: str, path: str, message: str) -> Finding:

@@ -52,6 +52,16 @@ def test_wrong_keys_of_an_object_store_fail_with_advice_and_without_the_key(tmp_
     assert tmp_path.exists()
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["no server", "no bucket"])
+def test_a_store_that_is_not_there_is_no_question_of_rights(s3_server: S3Server, *, is_there: bool) -> None:
+    options = s3_server.options if is_there else {**s3_server.options, "s3.endpoint": "http://127.0.0.1:9"}
+    found = lw.diagnose({"warehouse": "s3://no-such-bucket-here/wh", **options})
+    assert _storage_checks(found) == {"list": "failed", **dict.fromkeys(STEPS[1:], "skipped")}
+    remedy = next(check.remedy for check in found.checks if check.name == "storage.list")
+    assert "grant" not in remedy
+    assert "endpoint" in remedy
+
+
 class _Bad(LocalStorage):
     """A storage that does one thing wrong."""
 
@@ -152,6 +162,23 @@ def test_packages_are_told_by_their_versions(version: str | None, status: str) -
     assert checks["extra.polars"].status == "skipped"
 
 
+def test_the_packages_of_an_extra_are_one_check() -> None:
+    """Two checks of one name would hide each other where checks are found by their names."""
+    new = {package: "99" for packages in EXTRAS.values() for package in packages}
+    old: Callable[[str], str | None] = {**new, "sqlglot": "1.0"}.get
+    checks = [check for check in check_packages(old) if check.name.startswith("extra.")]
+    assert len({check.name for check in checks}) == len(checks) == len(EXTRAS)
+    by_name = {check.name: check for check in checks}
+    assert (by_name["extra.sql"].status, by_name["extra.sql"].found) == ("failed", "sqlglot 1.0 is older than 30")
+    assert by_name["extra.spark"].found == "pyspark 99, pandas 99"
+    assert "sqlglot 1.0" in lw.Diagnosis(tuple(checks))._repr_html_()
+
+
+def test_every_extra_of_the_project_is_looked_at() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert declared.keys() - {"dev"} == EXTRAS.keys()
+
+
 def test_an_old_python_fails() -> None:
     assert check_python((3, 9, 1)).status == "failed"
 
@@ -164,6 +191,20 @@ def test_a_catalog_that_does_not_answer_is_a_check(tmp_path: Path) -> None:
 def test_without_a_warehouse_the_storage_is_skipped() -> None:
     found = {check.name: check.status for check in lw.diagnose().checks}
     assert (found["catalog"], found["spark.workers"]) == ("skipped", "skipped")
+
+
+def test_a_session_that_does_not_start_is_a_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise lw.UnsupportedError("no Java was found: pip install 'lakewright[spark-jre]'")
+
+    monkeypatch.setattr("lakewright.spark.jobs.launch.running", fails)
+    assert run(["doctor", "--warehouse", str(tmp_path), "--spark", "--json"]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["storage.read"]["status"] == "ok"
+    assert checks["spark.workers"]["status"] == "failed"
+    assert "no Java was found" in checks["spark.workers"]["found"]
 
 
 def test_the_command_writes_json_and_its_exit_code(

@@ -6,6 +6,7 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 
 from lakewright.diagnosis.checks import Check
@@ -34,6 +35,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "duckdb": {"duckdb": "1.0"},
     "sql": {"sqlglot": "30", "duckdb": "2.0"},
     "otel": {"opentelemetry-api": "1.20"},
+    "cli": {"click": "8.1", "rich": "13", "prompt_toolkit": "3"},
 }
 
 
@@ -66,8 +68,17 @@ def check_packages(installed: Callable[[str], str | None] = _installed) -> Itera
             absent = ", ".join(package for package, version in versions.items() if version is None)
             yield Check(f"extra.{extra}", "skipped", f"{absent} is not installed", f"{remedy}, if you want it")
             continue
-        for package, oldest in packages.items():
-            yield _package(f"extra.{extra}", package, oldest, versions[package], remedy)
+        yield _extra(extra, packages, versions, remedy)
+
+
+def _extra(extra: str, packages: Mapping[str, str], versions: Mapping[str, str | None], remedy: str) -> Check:
+    """Return one check of all packages of an extra: names of checks are unique, so that none hides another."""
+    checks = [
+        _package(f"extra.{extra}", package, oldest, versions[package], remedy) for package, oldest in packages.items()
+    ]
+    bad = [check for check in checks if check.status != "ok"]
+    found = ", ".join(check.found for check in bad or checks)
+    return replace((bad or checks)[0], found=found)
 
 
 def _package(name: str, package: str, oldest: str, version: str | None, remedy: str) -> Check:

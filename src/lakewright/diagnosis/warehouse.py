@@ -5,13 +5,14 @@ Always holds: only files below the scratch name, which nobody else has, are writ
 
 from __future__ import annotations
 
+import errno
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lakewright.diagnosis.checks import Check
-from lakewright.errors import LakewrightError
+from lakewright.errors import LakewrightError, NotFoundError
 from lakewright.storage.base import Storage
 from lakewright.storage.local import LocalStorage
 
@@ -43,6 +44,9 @@ def check_storage(
         yield Check("storage.list", "ok", f"{warehouse} can be listed, {count:,} directories are in it")
     except _FAILURES as error:
         yield _refused("list", f"{warehouse} cannot be listed", error)
+        if _is_absent(error):
+            yield from _skipped("write", "create-once", "read", "clock", "delete")
+            return
     before = clock()
     try:
         if not storage.create(path, _FIRST):
@@ -123,7 +127,14 @@ def _skipped(*steps: str) -> Iterator[Check]:
 
 def _refused(right: str, what: str, error: Exception) -> Check:
     remedy = f"grant {_RIGHTS[right]}, or on a disk the right of the directory; check the location and the credentials"
+    if _is_absent(error):  # nobody has refused anything
+        remedy = "check the endpoint, the region, the name of the bucket or container, and the network"
     return Check(f"storage.{right}", "failed", f"{what}: {_words(error)}", remedy)
+
+
+def _is_absent(error: Exception) -> bool:
+    """Say whether an error tells that a storage is not there or does not answer, so that no right can be tried."""
+    return isinstance(error, NotFoundError) or (isinstance(error, OSError) and error.errno == errno.EIO)
 
 
 def _words(error: Exception) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 
 from lakewright.cli.base.command import Arguments, Command, flag, option
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import catalog_of
-from lakewright.diagnosis.checks import Diagnosis
+from lakewright.diagnosis.checks import Check, Diagnosis
 from lakewright.diagnosis.run import diagnose
 from lakewright.errors import counted
 
@@ -30,8 +31,20 @@ def _wants_spark(args: Arguments) -> bool:
 def _with_spark(args: Arguments, say: object) -> Diagnosis:
     from lakewright.spark.jobs.launch import running  # noqa: PLC0415 - a door
 
-    with running("lakewright doctor", args.master, args.remote) as spark:
+    with ExitStack() as stack:
+        try:
+            spark = stack.enter_context(running("lakewright doctor", args.master, args.remote))
+        except Exception as error:  # noqa: BLE001 - whatever a session raises at its start is what the check found
+            found = diagnose(catalog_of(args), say=say)  # type: ignore[arg-type] # as below
+            others = (check for check in found.checks if check.name != "spark.workers")
+            return Diagnosis((*others, _no_session(error)))
         return diagnose(catalog_of(args), spark=spark, say=say)  # type: ignore[arg-type] # a function of the output
+
+
+def _no_session(error: Exception) -> Check:
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    remedy = "see the check of java; a cluster is named by --master, a Spark Connect server by --remote"
+    return Check("spark.workers", "failed", f"no session started: {type(error).__name__}: {first[:300]}", remedy)
 
 
 def _text(found: Diagnosis, *, quiet: bool) -> str:

@@ -167,7 +167,7 @@ house: $(VENV)/.made
 
 # The documentation site, into target/site; a warning is an error. It works from a disk, without a server and without a network.
 docs: $(VENV)/.made .venvs/docs/.made
-	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 .venvs/docs/bin/mkdocs build --strict
 	$(BIN)/python -m pytest tests/test_site.py tests/site
 
 .venvs/docs/.made: pyproject.toml

@@ -24,9 +24,29 @@ def test_the_first_page_links_to_headings_that_exist() -> None:
 
 def test_a_method_is_shown_as_it_is_called_and_inherited_ones_too() -> None:
     page = PAGES["tables.md"]
-    assert "**`create_tag(tag_name, snapshot_id=None, ignore_if_exists=False, time_retained=None)`**" in page
-    assert "**`verify(" in page
-    assert "self" not in re.findall(r"\*\*`\w+\(([^)]*)\)`\*\*", page)
+    assert "### create_tag { #FileStoreTable.create_tag }\n\n```py\ncreate_tag(\n    tag_name: str,\n" in page
+    assert "    snapshot_id: int | None = None,\n" in page
+    assert '```py\nSQLContext(catalog: Catalogs, database: str = "default")\n```' in PAGES["calls.md"]
+    assert "### verify { #FileStoreTable.verify }" in page
+    assert "### name { #FileStoreTable.name }\n\n```py\nname: str\n```" in page
+    assert not re.search(r"^\s*(\w+\()?(self|cls)\b", page, re.MULTILINE)
+
+
+def test_names_that_are_looked_for_first_stand_first_and_inner_ones_not_at_all() -> None:
+    assert re.findall(r"^## (\w+)$", PAGES["tables.md"], re.MULTILINE)[0] == "FileStoreTable"
+    assert "#SQLContext.script" in PAGES["calls.md"]
+    assert "#SQLContext.changeable" not in PAGES["calls.md"]
+    known = {it.name for it in api_page.public_names()} | {"local_session", "to_torch"}
+    assert set(api_page.FIRST) <= known
+
+
+def test_errors_stand_in_a_tree() -> None:
+    page = PAGES["errors.md"]
+    assert "- [`LakewrightError`](#lakewrighterror)\n" in page
+    assert "        - [`TagNotExistException`](#tagnotexistexception)\n" in page
+    errors = [it.name for it in api_page.public_names() if it.room == "errors" and it.name != "LakewrightWarning"]
+    assert [name for name in errors if f"- [`{name}`]" not in page] == []
+    assert "A kind of [`NotFoundError`](errors.md#notfounderror).\n" in page
 
 
 def test_examples_and_types_are_shown() -> None:

@@ -18,8 +18,8 @@ from support.rest_server import running_rest
 
 ROOT = Path(__file__).parent.parent
 # README and the pages about Spark run in tests/spark, in one session for all of them, that about Ray in tests/ray, and
-# the session in a terminal in tests/cli.
-_ELSEWHERE = {"ray.md", "terminal.md"}
+# the sessions in a terminal in tests/cli.
+_ELSEWHERE = {"ray.md", "terminal.md", "recovery.md"}
 PAGES = sorted(
     page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "spark" and page.name not in _ELSEWHERE
 )

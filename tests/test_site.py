@@ -16,7 +16,7 @@ from support.api_page import api_pages
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "design").glob("*.md"), *ROOT.glob("*.md")])
 CONFIGURATION = (ROOT / "mkdocs.yml").read_text()
-TABS = "Start Tasks SQL Spark Catalogs Upkeep Concepts Reference Moving Contributing".split()
+TABS = "Start Tasks SQL Spark Catalogs Upkeep Operations Concepts Reference Moving Contributing".split()
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
@@ -68,12 +68,16 @@ def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
 
 
 def test_every_page_is_in_the_navigation_once() -> None:
-    named = re.findall(r"^ +- ([\w/-]+\.md)$", CONFIGURATION, re.MULTILINE)
+    named = re.findall(r"^ +- (?:[^:\n]+: )?([\w/-]+\.md)$", CONFIGURATION, re.MULTILINE)
     pages = [str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")]
     notes = [str(page.relative_to(ROOT)) for page in PAGES if page.parent.name == "design"]
     names = [f"api/{name}" for name in api_pages()]
-    names += [] if "operations.md" in pages else ["operations.md"]  # the handbook has its place already
     assert sorted(named) == sorted([*pages, *notes, *names, "contributing.md", "changelog.md"])
+
+
+def test_a_warning_stops_the_build_of_the_site() -> None:
+    build = re.findall(r"mkdocs build.*", (ROOT / "Makefile").read_text())
+    assert build == ["mkdocs build --strict"]  # with --quiet MkDocs counts no warnings
 
 
 def test_the_navigation_has_its_order() -> None:

@@ -33,6 +33,37 @@ SECTIONS = {
     "Schemas, types and predicates": "spec",
     "Errors": "errors",
 }
+# What a page is about, in one sentence.
+ABOUT = {
+    "Calls": "One call for a task: write rows, read rows, run SQL.",
+    "Catalogs": "Where tables are found, made, renamed and dropped, and the system tables that each of them has.",
+    "Tables": "What `catalog.get_table` returns, and the builders of writes and changes that it opens.",
+    "Writes and commits": "What a write takes and tells, and the commit that publishes it.",
+    "Reads": "From a table to splits, and from splits to rows.",
+    "Row changes": "What deletes, updates, upserts and merges take and return.",
+    "Ingest, copy and migrate": "Files that become rows or tables, and tables that are copied.",
+    "Upkeep": "What upkeep, verification, statistics, the doctor and the metrics hook return.",
+    "Schemas, types and predicates": "The values of the format: columns, types, options, filters, snapshots, files.",
+    "Errors": "One tree: an `except` of a name above catches all names below it. "
+    "[What to do about each](../operations.md#what-to-do-on-each-error).",
+    "Spark": "`import lakewright.spark as lws`: the same verbs, with frames, on the workers of a session.",
+    "Ray": "`import lakewright.ray as lwr`: the same verbs, with datasets, on the workers of a cluster.",
+    "PyTorch": "`lakewright.torch`: rows as tensors, shared out among ranks and workers.",
+}
+# What a reader looks for first on a page; the rest follows by name.
+FIRST = (
+    "read_table write_table sql SQLContext Catalog CatalogFactory open_table FileStoreTable BatchWriteBuilder "
+    "ReadBuilder MergeBuilder ingest create_table_from copy_table migrate diagnose Schema Predicate PredicateBuilder "
+    "LakewrightError local_session to_torch"
+).split()
+# Classes that a user makes an object of.
+MADE = {"SQLContext", "Schema", "Identifier", "ArrayType", "MapType", "RowType"}
+# Methods of a class that its engines call, and users do not.
+INNER = {
+    "SQLContext": "compact is_view table_settings moment rows query write change other each run analyze resolve "
+    "changeable not_found",
+    "FileStoreTable": "store",
+}
 # Names that are loaded when they are named, and so not in `public.py`.
 LATE = {
     "SQLContext": "lakewright.statements.embedded.context",
@@ -71,9 +102,34 @@ def api_pages() -> dict[str, str]:
     sections = {title: [it for it in public_names() if it.room in rooms.split()] for title, rooms in SECTIONS.items()}
     for module, title in ENGINES.items():
         sections[title] = [Public(name, *_definition(module, name)) for name in sorted(_exported(module))]
-    pages = {_slug(title): f"# {title}\n\n" + "\n".join(map(_described, names)) for title, names in sections.items()}
-    index = [f"- [{title}]({_slug(title)}): {_links(title, names)}" for title, names in sections.items()]
-    return {"index.md": _HEAD + "\n".join(index) + "\n"} | pages
+    sections = {title: sorted(names, key=_place) for title, names in sections.items()}
+    pages = {
+        _slug(title): f"# {title}\n\n{ABOUT[title]}\n\n" + "\n".join(map(_described, names))
+        for title, names in sections.items()
+    }
+    pages["errors.md"] = pages["errors.md"].replace("\n\n## ", f"\n\n{_tree_of_errors()}\n\n## ", 1)
+    index = [
+        f"## [{title}]({_slug(title)})\n\n{ABOUT[title]}\n\n{_links(title, names)}\n"
+        for title, names in sections.items()
+    ]
+    return {"index.md": _HEAD + "\n".join(index)} | pages
+
+
+def _place(public: Public) -> tuple[int, str]:
+    return FIRST.index(public.name) if public.name in FIRST else len(FIRST), public.name
+
+
+def _tree_of_errors() -> str:
+    """Return the errors as a list, each below the one that it is a kind of."""
+    nodes = {it.name: it.node for it in public_names() if it.room == "errors"}
+    above = {name: _public_above(node) for name, node in nodes.items() if isinstance(node, ast.ClassDef)}
+
+    def lines(name: str, depth: int) -> Iterator[str]:
+        yield f"{'    ' * depth}- [`{name}`](#{name.lower()})"
+        for below in sorted(it for it, bases in above.items() if name in bases):
+            yield from lines(below, depth + 1)
+
+    return "\n".join(lines("LakewrightError", 0))
 
 
 @cache
@@ -88,7 +144,7 @@ def _slug(title: str) -> str:
 
 
 def _links(title: str, names: list[Public]) -> str:
-    return ", ".join(f"[`{it.name}`]({_slug(title)}#{it.name.lower()})" for it in names)
+    return " · ".join(f"[`{it.name}`]({_slug(title)}#{it.name.lower()})" for it in names)
 
 
 @cache
@@ -137,17 +193,37 @@ def _described(public: Public) -> str:
 
 
 def _class(module: str, node: ast.ClassDef) -> str:
-    shown = [f"## {node.name}\n", _text(node)]
-    above = [base.id for base in node.bases if isinstance(base, ast.Name) and base.id in _public_classes()]
+    shown = [f"## {node.name}\n"]
+    above = [f"[`{name}`]({_where(name)})" for name in _public_above(node)]
     if above:
-        shown += [f"It has what `{'`, `'.join(above)}` has, and:\n"]
+        shown += [f"A kind of {', '.join(above)}.\n"]
+    made = [it for it in node.body if isinstance(it, FUNCTION) and it.name == "__init__" and node.name in MADE]
+    shown += [_fenced(_signature(it, node.name)) for it in made]
+    shown += [_text(node)]
     fields, methods = _members(module, node)
-    if fields:
-        shown += ["Fields: " + ", ".join(f"`{name}: {kind}`" for name, kind in fields.items()) + ".\n"]
+    inner = INNER.get(node.name, "").split()
+    if fields := {name: kind for name, kind in fields.items() if name not in inner}:
+        shown += ["Fields:\n", *(f"- `{name}: {_double(kind)}`" for name, kind in fields.items()), ""]
     for name, method in methods.items():
-        call = name if _is(method, "property") else f"{name}({_plain(method.args)})"
-        shown += [f"**`{call}`**\n\n{_text(method)}"]
+        if name not in inner:
+            shown += [f"### {name} {{ #{node.name}.{name} }}\n\n{_fenced(_signature(method))}\n{_text(method)}"]
     return "\n".join(shown)
+
+
+def _public_above(node: ast.ClassDef) -> list[str]:
+    """Return the public classes that a class inherits from, also through one that is not public."""
+    names = [base.id for base in node.bases if isinstance(base, ast.Name)]
+    direct = [name for name in names if name in _public_classes()]
+    if direct or not any(_is_ours("lakewright.errors", name) for name in names):
+        return direct
+    hidden = [_definition("lakewright.errors", name)[1] for name in names if _is_ours("lakewright.errors", name)]
+    return [above for it in hidden if isinstance(it, ast.ClassDef) for above in _public_above(it)]
+
+
+def _where(name: str) -> str:
+    room = next(it.room for it in public_names() if it.name == name)
+    title = next(title for title, rooms in SECTIONS.items() if room in rooms.split())
+    return f"{_slug(title)}#{name.lower()}"
 
 
 def _members(
@@ -185,35 +261,37 @@ def _is(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, decorator: 
     return any(re.search(rf"\b{decorator}\b", ast.unparse(it)) for it in node.decorator_list)
 
 
-def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    """Return a call with all types, one argument a line where it is long."""
-    arguments = ast.unparse(node.args)
-    returned = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
-    one_line = f"{node.name}({arguments}){returned}"
+def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, made: str = "") -> str:
+    """Return a call with all types, one argument a line where it is long; of a property its type; what is `made`."""
+    name, returned = made or node.name, f" -> {ast.unparse(node.returns)}" if node.returns and not made else ""
+    if _is(node, "property"):
+        return f"{name}{returned.replace(' -> ', ': ')}"
+    parts = [part for part in _arguments(node) if part not in ("self", "cls", "/")]
+    one_line = f"{name}({', '.join(parts)}){returned}"
     if len(one_line) <= LINE_MAX:
         return one_line
+    return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){returned}"])
+
+
+def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """Return the arguments one by one, defaults with blanks around the sign as the formatter writes them."""
     parts, depth = [""], 0
-    for character in arguments:
+    for character in ast.unparse(node.args):
         depth += (character in "([{") - (character in ")]}")
         if character == "," and depth == 0:
             parts.append("")
         else:
-            parts[-1] += character
-    return "\n".join([f"{node.name}(", *(f"    {part.strip()}," for part in parts), f"){returned}"])
+            parts[-1] += " = " if character == "=" and depth == 0 and ":" in parts[-1] else character
+    return [part.strip() for part in parts if part.strip()]
 
 
-def _plain(arguments: ast.arguments) -> str:
-    """Return arguments without their types, as one calls a method."""
-    copied = ast.parse(f"def f({ast.unparse(arguments)}): ...").body[0]
-    assert isinstance(copied, ast.FunctionDef)
-    for argument in ast.walk(copied.args):
-        if isinstance(argument, ast.arg):
-            argument.annotation = None
-    return re.sub(r"^(self|cls)(, )?(/(, )?)?", "", ast.unparse(copied.args))
+def _double(code: str) -> str:
+    """Return code with the quotes that the formatter writes."""
+    return code.replace("'", '"')
 
 
 def _fenced(code: str, language: str = "py") -> str:
-    code = code.replace("'", '"') if language == "py" else code  # as the formatter writes it
+    code = _double(code) if language == "py" else code
     return f"```{language}\n{code}\n```\n"
 
 

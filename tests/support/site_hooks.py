@@ -23,15 +23,6 @@ _FOREIGN, _OURS = "https://unpkg.com/iframe-worker/shim", "assets/worker-on-disk
 _PICTURE = re.compile(r"^!\[(?P<alt>[^\]]*)\]\((?P<path>pictures/[\w-]+\.svg)\)$", re.MULTILINE)
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave the handbook out of the navigation as long as it is not written."""
-    for tab in config.nav or []:
-        for pages in tab.values():
-            if "operations.md" in pages and not (ROOT / "docs" / "operations.md").exists():
-                pages.remove("operations.md")
-    return config
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages whose sources lie outside of docs/, and those of the public names."""
     outside = {f"design/{note.name}": note for note in sorted((ROOT / "design").glob("*.md"))}

@@ -1,6 +1,6 @@
 """Sessions of docs: the commands of a page in, the page with what they print out.
 
-`python -m support.terminal` writes the page anew.
+`python -m support.terminal` writes the pages anew.
 
 A command is a line that begins with `$ `, and goes on with lines that begin with `> `. Every command runs in bash, with
 `lakewright` on its path.
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "terminal.md"
+PAGES = (ROOT / "docs" / "terminal.md", ROOT / "docs" / "recovery.md")
 _BLOCK = re.compile(r"(^```console\n)(.*?)(^```)", re.MULTILINE | re.DOTALL)
 # What differs from run to run, and what stands for it.
 _VARIES = (
@@ -82,5 +82,6 @@ def normal(text: str) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as place:
-        PAGE.write_text(replayed(PAGE.read_text(), Path(place).resolve()))
+    for page in PAGES:
+        with tempfile.TemporaryDirectory() as place:
+            page.write_text(replayed(page.read_text(), Path(place).resolve()))

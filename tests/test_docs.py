@@ -83,6 +83,20 @@ def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: py
     assert failures == 0
 
 
+def test_the_page_about_procedures_has_all_of_them_with_their_arguments(tmp_path: Path) -> None:
+    shown = {}
+    for name, arguments, _ in re.findall(
+        r"^\| `(\w+)` \| ([^|]*) \| ([^|]+) \|$", (ROOT / "docs" / "sql-procedures.md").read_text(), re.MULTILINE
+    ):
+        shown[name] = re.findall(r"`([\w?]+)`", arguments)
+    ctx = lakewright.SQLContext({"warehouse": str(tmp_path)})
+    known = {}
+    for name in ctx.sql("SHOW PROCEDURES")["procedure_name"].to_pylist():
+        lines = ctx.sql(f"DESCRIBE PROCEDURE sys.{name}")["procedure_description"].to_pylist()
+        known[name] = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert shown == known
+
+
 def test_commands_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     commands = re.findall(r"make ([a-z0-9-]+)", (ROOT / "README.md").read_text())

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -248,6 +249,32 @@ def test_metrics_tell_that_only_the_needed_columns_and_files_are_read(tmp_path: 
     relation = lw.duckdb_relation(table)
     assert _reads(relation.filter("id >= 30").project("x").fetchall) == [(("id", "x"), 1)]
     assert _reads(lw.scan_polars(table).select("s").collect) == [(("s",), 4)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "files"),
+    [
+        (pl.col("price") > Decimal("30.25"), 1),
+        (pl.col("price") == Decimal(-5), 1),
+        (pl.col("price") >= Decimal("9.994"), 3),
+        (pl.col("price") < Decimal("0.001"), 2),
+        (pl.col("price") > Decimal("1e20"), 0),
+        (pl.col("price") < 0, 1),
+    ],
+    ids=str,
+)
+def test_decimals_of_polars_choose_files(tmp_path: Path, condition: pl.Expr, files: int) -> None:
+    columns = pa.schema({"price": pa.decimal128(10, 2)})
+    numbers = [["-5", "-0.01"], ["0", "9.99"], ["10", "19.99"], ["20", "30.25"], ["30.26", "99999999.99"]]
+    tables = [pa.table({"price": [*map(Decimal, some), None]}, schema=columns) for some in numbers]
+    table = lw.create_table_from(tables[0], "d.t", catalog=tmp_path)
+    for more in tables[1:]:
+        lw.write_table(more, table)
+    wanted = pl.DataFrame(pl.from_arrow(pa.concat_tables(tables))).filter(condition)
+    found: list[pl.DataFrame] = []
+    reads = _reads(lambda: found.append(lw.scan_polars(table).filter(condition).collect()))
+    assert found[0].equals(wanted)
+    assert [count for _, count in reads] == [files]
 
 
 def test_variables_are_names_in_duckdb(tmp_path: Path) -> None:

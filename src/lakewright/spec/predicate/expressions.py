@@ -13,6 +13,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -52,6 +53,7 @@ _POLARS_OPERATORS = {
 _POLARS_PLAIN = {"Not": "invert", "IsNull": "is_null", "IsNotNull": "is_valid"}
 _POLARS_TEXT = {"StartsWith": "starts_with", "EndsWith": "ends_with"}
 _POLARS_UNITS = {"Nanoseconds": "ns", "Microseconds": "us", "Milliseconds": "ms"}
+_DECIMAL_PARTS = 3  # the number without its point, the precision and the scale
 _NULL_NEVER_MATCHES, _NULL_MATCHES_NULL = 1, 0  # of Arrow's option `null_matching_behavior`
 _REMEDY = (
     "write it with comparisons, IN, IS NULL, BETWEEN, LIKE, AND, OR and NOT of columns with literals, or filter the "
@@ -313,6 +315,9 @@ def _polars_literal(kind: str, inner: Any) -> object:  # noqa: ANN401 - JSON
         return pa.scalar(inner, pa.time64("ns"))
     if kind == "Binary" and isinstance(inner, list):
         return bytes(inner)
+    if kind == "Decimal" and isinstance(inner, list) and len(inner) == _DECIMAL_PARTS:
+        unscaled, _, scale = inner
+        return Decimal(f"{unscaled}E-{scale}")
     plain = {"String": str, "Boolean": bool, "Int": int, "UInt": int, "Float": float}.get(kind.rstrip("0123456789"))
     if plain is None or type(inner) is not plain:
         raise _refusal(f"a literal of the type {kind}")

@@ -14,12 +14,14 @@ BITS = [1, 8, 16, 31, 32, 33, 47, 48, 49, 63, 64]
 
 
 def _words(count: int, bits: int, low: int, chance: np.random.Generator) -> list[Words]:
-    """Return words in no order: most are different, most are equal, and they fall from the highest to the lowest."""
+    """Return words in no order: most are different, most are equal, they fall, and most agree in their upper bits."""
     high = low + (1 << bits) - 1
     free: Words = chance.integers(low, high, count, dtype=np.uint64, endpoint=True)
     falling = np.sort(free)[::-1].copy()
     falling[0], falling[-1] = high, low
-    return [free, chance.choice(free[: max(1, count // 4)], count), falling]
+    near = np.uint64(low) + chance.permutation(count).astype(np.uint64) % np.uint64(min(1 << bits, 2**63))
+    near[-1] = high  # all but one agree in their upper bits
+    return [free, chance.choice(free[: max(1, count // 4)], count), falling, near]
 
 
 @pytest.mark.parametrize("sort", [packed_order, radix_order])

@@ -314,6 +314,13 @@ def test_a_body_that_is_taken_is_in_canonical_form(data: st.DataObject) -> None:
         assert CommitMessage.deserialize(frame).serialize() == frame
 
 
+@pytest.mark.parametrize("text", ["YR==", "YQ=", "YQ", "Y Q==", "YQ==YQ==", "=YQ=", "Y\u00e9=="])
+def test_base64_in_another_form_is_refused(text: str) -> None:
+    assert CommitMessage.deserialize(altered(lambda body: body["new_files"][0].update(min_key="YQ==")))
+    with pytest.raises(InvalidMessageError, match="min_key"):
+        CommitMessage.deserialize(altered(lambda body: body["new_files"][0].update(min_key=text)))
+
+
 def test_a_file_that_goes_away_may_lie_outside_the_table() -> None:
     outside = replace(data_file(), external_path="s3://bucket/data-0.parquet")
     message = replace(PLAIN, new_files=(), deleted_files=(outside,))

@@ -309,7 +309,8 @@ def test_keys_come_into_an_empty_table_and_into_new_partitions(
     tmp_path: str, tasks: tuple[int, int], partitioned: bool
 ) -> None:
     table = table_of(str(tmp_path), "a", key=pa.int64(), partitioned=partitioned, options=SMALL_BUCKETS)
-    on, expected = ["k", "p"] if partitioned else ["k"], {}
+    on = ["k", "p"] if partitioned else ["k"]
+    expected: dict[tuple[object, object], object] = {}
     for step, p in ((0, 0), (1, 0), (2, 1)):
         source = keyed_rows(range(step * 50, step * 50 + 100), step, p)
         by_bucket(table.store, upsert_plan(table, source, on), source, tasks=tasks, again=step == 1)
@@ -419,4 +420,4 @@ def test_a_writer_meanwhile_disturbs_inserts_but_no_updates_of_other_buckets(tmp
 
 
 def _hashes(keys: Iterable[int]) -> list[int]:
-    return row_hashes([pa.array(list(keys), pa.int64())], [AtomicType("BIGINT")]).tolist()
+    return [int(number) for number in row_hashes([pa.array(list(keys), pa.int64())], [AtomicType("BIGINT")])]

@@ -42,6 +42,7 @@ from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.spark.write.blocks import GroupMaker
 from lakewright.spark.write.shuffle import Clustered, cluster, cluster_made, receivers_of
 from lakewright.spec.predicate.predicate import TRUE
+from lakewright.spec.schema.table_schema import BucketMode
 from lakewright.spec.snapshot import Snapshot
 from lakewright.update.merge.clauses import MergePlan
 from lakewright.update.merge.merge import check_keyed_merge
@@ -96,7 +97,8 @@ def merged_by_bucket(
         return None
     splits = [] if base is None else merged_splits(store, base, plan.prunes)
     work = BucketMerge.of(store, plan, source, base, newest=newest)
-    assigners = receivers_of(df, work.job, concurrency).assigners
+    is_dynamic = store.schema.bucket_mode is BucketMode.HASH_DYNAMIC
+    assigners = receivers_of(df, work.job, concurrency).assigners if is_dynamic else 1
     if not fits(work, splits, assigners, size_of(df)):
         return None
     return merge_buckets(df, work, route, splits, assigners=assigners, concurrency=concurrency)

@@ -31,9 +31,10 @@ def wrong(command: str) -> list[str]:
     """Return what a command names and the program does not have."""
     words = re.sub(r"\"[^\"]*\"|'[^']*'", "TEXT", command).split()[1:]
     context = click.Context(PROGRAM)
-    if not words or words[0].startswith(("-", "COMMAND")):
-        found: click.Command | None = PROGRAM
-    elif (found := PROGRAM.get_command(context, words[0])) is None:
+    found: click.Command | None = PROGRAM
+    if words and not words[0].startswith(("-", "COMMAND")):
+        found = PROGRAM.get_command(context, words[0])
+    if found is None:
         return [words[0]]
     if isinstance(found, click.Group) and found is not PROGRAM and len(words) > 1 and not words[1].startswith("-"):
         if (inner := found.get_command(context, words[1])) is None:

@@ -309,7 +309,9 @@ def test_without_a_catalog_both_ways_to_name_one_are_said(
 ) -> None:
     monkeypatch.delenv("LAKEWRIGHT_WAREHOUSE", raising=False)
     assert main(["tables"]) == 1
-    assert "give --warehouse, or set $LAKEWRIGHT_WAREHOUSE" in (said := capsys.readouterr().err)
+    assert "no catalog is given: say where the databases are with --warehouse DIR (or $LAKEWRIGHT_WAREHOUSE)" in (
+        said := capsys.readouterr().err
+    )
     assert "--catalog-option metastore=rest" in said
 
 

@@ -47,6 +47,7 @@ def format_of(args: Arguments) -> str:
     """Return the format of the rows; raise a usage error if they cannot go where they should."""
     if args.output == STDOUT:
         args.output = None
+    _check_output(args.output)
     suffix = "" if args.output is None else Path(args.output).suffix.lstrip(".").lower()
     form = args.format or ("json" if args.json else _SUFFIXES.get(suffix))
     if form is None and args.output is not None:
@@ -55,7 +56,6 @@ def format_of(args: Arguments) -> str:
         )
     if form in BINARY and args.output is None and sys.stdout.isatty():
         raise click.UsageError(f"{form} is no text: give --output, or send stdout elsewhere")
-    _check_output(args.output)
     return str(form or "table")
 
 

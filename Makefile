@@ -149,7 +149,7 @@ extras: $(VENV)/.made
 	EXTRAS="$(EXTRAS)" $(BIN)/python -m pytest -s tests/release/test_extras.py
 
 # The tests of the core with the lowest version of every dependency that pyproject.toml declares.
-LOWEST := tests/test_calls.py tests/test_golden.py tests/test_keyed_model.py $(addprefix tests/,spec formats metadata commit write read)
+LOWEST := tests/test_calls.py tests/test_golden.py tests/test_keyed_model.py $(addprefix tests/,spec formats metadata commit write read frames)
 lowest: .venvs/lowest/.made
 	.venvs/lowest/bin/python -m pytest -n auto --hypothesis-profile=quick -m 'not (spark or ray or peers or s3 or processes or long)' $(LOWEST)
 

@@ -30,7 +30,7 @@ from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataTy
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.update.merge.upsert import check_same_columns, needs_lookup, upsert
-from lakewright.write.input.frames import ArrowData, batches_of, engine_verb
+from lakewright.write.input.frames import ArrowData, batches_of, engine_verb, memory_bytes
 from lakewright.write.input.kinds import kind_column
 from lakewright.write.job_run import JobRun, earlier_result
 
@@ -197,7 +197,7 @@ def _write_batches(
         rows = size = 0
         for batch in batches:
             write.delete_arrow(batch) if deletes else write.write_arrow(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
+            rows, size = rows + batch.num_rows, size + memory_bytes(batch)
             report(rows, size)
         messages = write.prepare_commit()
         store = write.job.store
@@ -231,7 +231,7 @@ def _upsert_batches(
     rows = size = 0
     for batch in batches:
         parts.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        rows, size = rows + batch.num_rows, size + memory_bytes(batch)
         report(rows, size)
     with naming(table.name):
         done = upsert(table.store, parts, job=run)

@@ -274,7 +274,8 @@ def test_decimals_of_polars_choose_files(tmp_path: Path, condition: pl.Expr, fil
     found: list[pl.DataFrame] = []
     reads = _reads(lambda: found.append(lw.scan_polars(table).filter(condition).collect()))
     assert found[0].equals(wanted)
-    assert [count for _, count in reads] == [files]
+    # Before its version 2 polars casts the column, so that all files are read.
+    assert [count for _, count in reads] == [files if int(pl.__version__.partition(".")[0]) >= 2 else len(tables)]
 
 
 def test_variables_are_names_in_duckdb(tmp_path: Path) -> None:

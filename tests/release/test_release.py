@@ -23,6 +23,7 @@ SOURCES = {
     str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.*") if "__pycache__" not in path.parts
 }
 PACKAGES = {"lakewright", "pyspark_lakewright"}
+NO_EXTRA = "lakewright: the command line needs the package click: pip install 'lakewright[cli]'\n"
 
 
 def _names(sdist: Path) -> set[str]:
@@ -77,6 +78,14 @@ def test_the_wheel_works_in_a_clean_environment(tmp_path: Path) -> None:
     run(python, "-m", "pip", "install", "--quiet", str(WHEEL))
     run(python, "-m", "pip", "check")
     run(python, "-W", "error", str(Path(__file__).with_name("smoke.py")))
-    said = run(str(programs / "lakewright"), "--version")
-    assert said == f"lakewright {lakewright.__version__}\n"
-    print(f"installed, written, read: {said.strip()}")
+    assert run(python, "-W", "error", "-c", _first_snippet()).startswith("pyarrow.Table\nid: int64")
+    assert run(python, "-c", "import lakewright; print(lakewright.__version__)") == f"{lakewright.__version__}\n"
+    for command in ([str(programs / "lakewright")], [python, "-m", "lakewright"]):
+        said = subprocess.run([*command, "--help"], cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+        assert (said.returncode, said.stdout, said.stderr) == (1, "", NO_EXTRA)
+    print("installed, written, read; the command says what it lacks")
+
+
+def _first_snippet() -> str:
+    """Return the first Python of the README."""
+    return (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]

@@ -38,7 +38,7 @@ from lakewright.write.buckets.dynamic import DynamicRouter
 from lakewright.write.buckets.postpone import PostponeRouter, RealBucketsRouter, postpone_plan
 from lakewright.write.buckets.routing import Group, HashRouter, IndexChange, Router
 from lakewright.write.buffer import Buffer, BufferLimits, FinishedFiles, WriteBuffer
-from lakewright.write.input.frames import ArrowData, batches_of
+from lakewright.write.input.frames import ArrowData, batches_of, memory_bytes
 from lakewright.write.input.intake import Intake, KeyedIntake
 from lakewright.write.input.kinds import GivenKinds, RowKinds
 from lakewright.write.keyed_buffer import KeyedBuffer
@@ -293,7 +293,7 @@ class TableWriter:
 
     def _pieces(self, batch: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:
         """Cut a large batch into pieces, so that one piece is encoded while the next is checked."""
-        size = batch.nbytes
+        size = memory_bytes(batch)
         if size <= 2 * STAGE_BYTES:
             yield batch
             return

@@ -217,7 +217,8 @@ def test_a_small_answer_is_asked_for_with_its_filter(file: _File) -> None:
     reader = opened(file, columns)
     asked = [len(file.far.asked) for _ in reader.batches(skip=builder.equal("c02", 2_500))]
     reader.close()
-    assert asked == [len(file.far.asked)] == [31]
+    assert asked == [len(file.far.asked)]
+    assert 1 + 3 * 9 < asked[0] <= 1 + 3 * 10  # by the size of Arrow's footer, the end holds columns of the last group
 
 
 def test_a_store_that_fails_is_no_damage(file: _File) -> None:

@@ -30,6 +30,7 @@ from lakewright.spec.types import (
 )
 from lakewright.spec.values import NestedValue, cast_default, to_array
 from lakewright.write.input.convert import Misfit, Mismatch, check, convert, is_constrained, trusted, validate
+from lakewright.write.input.frames import memory_bytes
 
 _PIECE_BYTES = 1 << 30
 _SHOWN_CHARACTERS = 80  # how much of an offending value an error message repeats
@@ -199,11 +200,11 @@ class _Step:
 def _pieces(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     """Return the chunks of a column, cut so small that 32-bit offsets suffice for each."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    if column.nbytes <= _PIECE_BYTES:
+    if memory_bytes(column) <= _PIECE_BYTES:
         return chunks
     pieces: list[pa.Array] = []
     for chunk in chunks:
-        rows = max(1, len(chunk) * _PIECE_BYTES // max(1, chunk.nbytes))
+        rows = max(1, len(chunk) * _PIECE_BYTES // max(1, memory_bytes(chunk)))
         pieces.extend(chunk.slice(start, rows) for start in range(0, len(chunk), rows))
     return pieces
 

@@ -166,6 +166,18 @@ def _index_as_columns(frame: Any, table: str) -> Any:  # noqa: ANN401 - a frame 
     return frame.reset_index() if named else frame
 
 
+def memory_bytes(data: pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray) -> int:
+    """Return how many bytes the values take in memory.
+
+    Arrow 18 to 23 cannot count the part of a view (polars gives text as views) that a slice uses: then these are the
+    bytes of the whole buffers.
+    """
+    try:
+        return int(data.nbytes)
+    except pa.ArrowTypeError:
+        return int(data.get_total_buffer_size())
+
+
 def refuse_pandas_on_spark(data: object) -> None:
     """Raise InvalidInputError for a frame of pyspark.pandas."""
     if _is_a(data, "pyspark.pandas", "DataFrame"):

@@ -360,7 +360,8 @@ def test_two_hundred_commits_stay_cheap() -> None:
     assert len(store.manifests.read_list(newest.base_manifest_list)) <= 31
     # Once in thirty commits the small manifests are merged; the others cost the same for ever.
     assert max(calls[1:]) <= 50
-    assert set(calls[10:25]) == set(calls[-10:])
+    # A commit whose manifest lists are still in memory makes two calls less.
+    assert max(calls[10:25]) == max(calls[-10:])
     assert max(calls[-10:]) <= 20
 
 

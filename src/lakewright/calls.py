@@ -118,8 +118,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     """Write rows into a table and commit them in one snapshot.
 
     `data` is an Arrow table, batch or stream, a list of these, a polars or pandas frame (named levels of its index are
-    columns), a dict of columns, a Spark frame or a Ray dataset. The last two are written by the workers, in at most
-    `concurrency` tasks: see `lakewright.spark.write_table` and `lakewright.ray.write_table`. The `mode` is
+    columns), a dict of columns, a list of rows (dicts), a Spark frame or a Ray dataset. The last two are written by the
+    workers in at most `concurrency` tasks: `lakewright.spark.write_table`, `lakewright.ray.write_table`. The `mode` is
 
     - `append`: add the rows. With a primary key they replace rows with equal keys; missing columns are null or default.
     - `upsert`: as append, but missing columns keep the values that the replaced rows have.

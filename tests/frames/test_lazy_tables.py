@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import lakewright as lw
-from lakewright.frames.duckdb import TableDataset
+from lakewright.frames.duckdb import Scan, TableDataset
 from lakewright.frames.source import lazy_source
 from lakewright.testing.storage import FaultyStorage
 from support.golden import expected
@@ -151,7 +152,7 @@ def test_only_the_columns_of_a_query_are_read(table: lw.FileStoreTable) -> None:
             columns: Sequence[str] | None = None,
             filter: pc.Expression | None = None,  # noqa: A002 - as of Arrow
             **more: object,
-        ) -> ds.Scanner:
+        ) -> Scan | ds.Scanner:
             asked.append(None if columns is None else tuple(columns))
             return super().scanner(columns, filter, **more)
 
@@ -287,3 +288,41 @@ def test_variables_are_names_in_duckdb(tmp_path: Path) -> None:
     assert duckdb.execute("SELECT sum(n) FROM chosen").fetchall() == [(13,)]
     assert duckdb.execute("SELECT sum(n) FROM lazy WHERE id > 1").fetchall() == [(13,)]
     del chosen, lazy  # DuckDB alone has used them
+
+
+def test_a_query_of_a_few_rows_reads_few_files(tmp_path: Path) -> None:
+    """Neither DuckDB nor polars reads on when a query has its rows, and metrics count the files that were opened."""
+    table = lw.create_table_from({"id": range(1000)}, "d.t", catalog=tmp_path)
+    for number in range(1, 20):
+        lw.write_table({"id": range(number * 1000, number * 1000 + 1000)}, table)
+
+    def limited() -> None:
+        with duckdb.connect() as connection:
+            assert len(lw.duckdb_relation(table, connection).limit(3).fetchall()) == 3
+        gc.collect()  # the event of a read that was left comes when nobody holds it any more
+
+    assert max(files for _, files in _reads(limited)) <= 8
+    assert _reads(lw.scan_polars(table).head(3).collect) == [(("id",), 1)]
+    assert _reads(lw.scan_polars(table).head(1500).collect) == [(("id",), 2)]
+    assert _reads(lw.scan_polars(table).tail(3).collect) == [(("id",), 20)]
+
+
+def test_an_error_inside_a_query_says_what_to_do(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    table = lw.create_table_from({"id": [1]}, "d.t", catalog=catalog)
+    frame, relation = lw.scan_polars(table), lw.duckdb_relation(table)
+    catalog.alter_table("d.t", [lw.SchemaChange.rename_column("id", "key")], ignore_if_not_exists=False)
+    assert frame.collect().columns == relation.columns == ["id"]  # a query keeps the columns of its snapshot
+    assert relation.fetchall() == [(1,)]
+    lw.write_table({"key": [2]}, catalog.get_table("d.t"))
+    catalog.get_table("d.t").expire_snapshots(retain_max=1, retain_min=1)
+    with pytest.raises(lw.NotFoundError, match="expired"):
+        frame.collect()
+    with pytest.raises(duckdb.Error, match="expired"):
+        relation.fetchall()
+    catalog.drop_table("d.t")
+    for engine in ("in-memory", "streaming"):
+        with pytest.raises(lw.TableNotExistException, match="dropped or renamed"):
+            frame.collect(engine=engine)
+    with pytest.raises(duckdb.Error, match="dropped or renamed"):
+        relation.fetchall()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -24,6 +25,11 @@ def _forms() -> Iterator[object]:
     yield pa.RecordBatchReader.from_batches(TABLE.schema, TABLE.to_batches())
     yield pl.DataFrame(TABLE)
     yield pd.DataFrame(ROWS)
+    yield pl.LazyFrame(ROWS)
+    yield TABLE.to_pylist()
+    yield [{"day": "a", "id": 1, "n": 1.5}, {"id": 2, "day": "a"}, {"id": 3, "day": "b", "n": 2.5}]
+    yield [{"id": [1, 2], "day": ["a", "a"], "n": [1.5, None]}, {"id": [3], "day": ["b"], "n": [2.5]}]
+    yield duckdb.sql("SELECT * FROM (VALUES (1, 'a', 1.5::DOUBLE), (2, 'a', NULL), (3, 'b', 2.5)) AS t(id, day, n)")
 
 
 @pytest.mark.parametrize("data", list(_forms()), ids=lambda data: type(data).__name__)
@@ -101,9 +107,46 @@ def test_what_others_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [("rows.parquet", "lakewright.ingest"), ([], "no columns"), (3, "cannot write a int"), ({"a": object()}, "dict")],
+    [
+        ("rows.parquet", "lakewright.ingest"),
+        ([], "no columns"),
+        ({}, "no columns"),
+        (3, "cannot write a value of the type int"),
+        ({"a": object()}, "dict"),
+        ({"a": [1, 2], "b": [1]}, "length"),
+        ([{"a": 1}, {"a": "x"}], "x"),
+        (pl.Series("a", [1]), "a series or an array has no columns"),
+        (pd.Series([1], name="a"), "a series or an array has no columns"),
+        ({"a": [1], "b": [None]}, r"table d\.t: the column 'b'"),
+        (pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}), "'a' holds Python objects"),
+        (pl.LazyFrame({"a": pl.Series([object()], dtype=pl.Object)}), "'a' holds Python objects"),
+    ],
 )
 def test_other_data_is_refused_and_nothing_is_created(tmp_path: Path, data: object, words: str) -> None:
     with pytest.raises(lw.InvalidInputError, match=words):
         lw.create_table_from(data, "d.t", catalog=tmp_path)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_field_named_as_a_type_of_polars_is_no_object(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"a": [{"Object": 1}]})
+    assert lw.read_table(lw.create_table_from(rows, "d.t", catalog=tmp_path)).to_pylist() == [{"a": {"Object": 1}}]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([[("a", 1)], None, [("a text of more than twelve bytes", 2), ("c", None)]], pa.map_(pa.string(), pa.int64())),
+        ([None, [(b"k", b"v")], []], pa.map_(pa.binary(), pa.binary())),
+        ([None, [(1, ["b", None])]], pa.map_(pa.int64(), pa.list_(pa.string()))),
+        ([{"m": [("a", "b")]}, None], pa.struct({"m": pa.map_(pa.string(), pa.string())})),
+    ],
+)
+def test_maps_of_polars_with_texts_and_nulls_are_written(
+    tmp_path: Path, values: list[object], dtype: pa.DataType
+) -> None:
+    """Texts of polars are views, which Arrow cannot take from maps."""
+    frame = pl.DataFrame(pl.from_arrow(pa.table({"v": pa.array(values, dtype)})))
+    for number, rows in enumerate((frame, frame.slice(1))):
+        made = lw.create_table_from(rows, f"d.t{number}", catalog=tmp_path)
+        assert lw.read_table(made)["v"].to_pylist() == values[number:]

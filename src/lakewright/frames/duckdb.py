@@ -1,11 +1,13 @@
 """Tables as DuckDB reads them: a query of DuckDB in, reads of just its columns, files and rows out.
 
 DuckDB asks datasets of Arrow for columns and a filter, and relies on that filter: a `TableDataset` is such a dataset.
+It takes the reader of what it is given. Arrow's own scanner would read many batches ahead of a query with a LIMIT.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import duckdb
@@ -50,6 +52,17 @@ def duckdb_relation(
     return duckdb.from_arrow(dataset) if connection is None else connection.from_arrow(dataset)
 
 
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Rows that need no more filter, as DuckDB asks for them."""
+
+    reader: pa.RecordBatchReader
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the rows; they can be read once."""
+        return self.reader
+
+
 class TableDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     """A table as a dataset of Arrow, for readers that hand over columns and a filter."""
 
@@ -74,16 +87,16 @@ class TableDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002 - the word of Arrow's datasets
         **_: object,
-    ) -> ds.Scanner:
+    ) -> Scan | ds.Scanner:
         """Return what reads some columns of the rows that fulfil a filter."""
         if filter is None:
-            return ds.Scanner.from_batches(self._source.batches(columns))
+            return Scan(self._source.batches(columns))
         try:
             pushed = pushed_from_arrow(filter, self._source.predicates())
         except LakewrightError:  # a form of expressions that is not known here: Arrow applies it
             return ds.Scanner.from_batches(self._source.batches(), columns=columns, filter=filter)
         if pushed.is_whole:
-            return ds.Scanner.from_batches(self._source.batches(columns, pushed.predicate))
+            return Scan(self._source.batches(columns, pushed.predicate))
         needed = None if columns is None else [*dict.fromkeys([*columns, *sorted(pushed.columns)])]
         rows = self._source.batches(needed, pushed.predicate)
         return ds.Scanner.from_batches(rows, columns=columns, filter=filter)

@@ -28,7 +28,7 @@ from lakewright.spec import arguments
 from lakewright.spec.arguments import Path
 from lakewright.spec.schema.declaration import Schema
 from lakewright.table.table import FileStoreTable
-from lakewright.write.input.frames import ArrowData, batches_of, in_process
+from lakewright.write.input.frames import ArrowData, batches_of, in_process, stream_of
 
 
 def create_table_from(  # noqa: PLR0913 - each argument is one choice of the caller
@@ -44,10 +44,10 @@ def create_table_from(  # noqa: PLR0913 - each argument is one choice of the cal
 ) -> FileStoreTable:
     """Create a table with the columns of some data, write the data into it in one commit, and return the table.
 
-    `data` is Arrow data, a polars or pandas frame, or a dict of columns. `name` is `db.table` of `catalog`, which is a
-    catalog, its options, or the path of a warehouse; a database that does not exist is created. Without a catalog,
-    `name` is a path that ends with `<database>.db/<table>`. A table that exists already is an error. If writing fails,
-    the new table is dropped again, unless it is unknown whether the commit succeeded.
+    `data` is Arrow data, a polars or pandas frame, a dict of columns, or a list of dicts that are rows. `name` is
+    `db.table` of `catalog`, which is a catalog, its options, or the path of a warehouse; a database that does not exist
+    is created. Without a catalog, `name` is a path that ends with `<database>.db/<table>`. A table that exists already
+    is an error. If writing fails, the new table is dropped again, unless it is unknown whether the commit succeeded.
 
     >>> import tempfile, lakewright as lw
     >>> rows = {"id": [1, 2], "name": ["ann", "bo"]}
@@ -59,7 +59,8 @@ def create_table_from(  # noqa: PLR0913 - each argument is one choice of the cal
     """
     place = arguments.path("name", name)
     schema, batches = _columns_and_batches(data, place)
-    declared = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, options, comment)
+    with naming(place):
+        declared = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, options, comment)
     target = find_target(place, _opened(catalog), create=True)
     if target.table is not None or target.catalog is None or target.identifier is None:
         raise TableAlreadyExistException(
@@ -98,7 +99,7 @@ def _columns_and_batches(data: object, name: str) -> tuple[pa.Schema, Iterator[p
     with naming(name):
         given = in_process(data, name)
         if not isinstance(given, pa.Table | pa.RecordBatch) and hasattr(given, "__arrow_c_stream__"):
-            given = pa.RecordBatchReader.from_stream(given)
+            given = stream_of(given, name)
         batches = batches_of(given, name)
         if isinstance(given, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
             return given.schema, batches

@@ -21,6 +21,7 @@ from lakewright.display.notebook import InNotebook
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError, naming
 from lakewright.metadata.statistics import read_statistics
 from lakewright.metadata.store import TableStore
+from lakewright.metrics import is_observed
 from lakewright.read.branches import OtherBranch
 from lakewright.read.changes.incremental import plan_between
 from lakewright.read.changes.rows import units_of
@@ -395,16 +396,15 @@ class TableRead:
         far, size = self._store.storage.requests_at_once, sum(f.file_size for split in splits for f in split.files)
         return min(far, sources, _LANES_BYTES * sources // max(size, 1)) if far > 1 else 1
 
-    def _readers(self, splits: Sequence[DataSplit]) -> dict[str | None, SplitReader]:
-        """Return what reads splits, by their branch: None is the table's own."""
-        readers: dict[str | None, SplitReader] = {
-            None: SplitReader(self._store, FileSchemas(self._store), self._projection, self._predicate)
-        }
+    def _readers(self, splits: Sequence[DataSplit], opened: dict[str, int] | None) -> dict[str | None, SplitReader]:
+        """Return what reads splits, by their branch, None is the table's own, and notes the files that it opens."""
+        stores: dict[str | None, TableStore] = {None: self._store}
+        projections: dict[str | None, Projection] = {None: self._projection}
         if any(split.branch is not None for split in splits):
             other = self._checked_other(splits)
-            columns = other.projection(self._projection)
-            readers[other.name] = SplitReader(other.store, FileSchemas(other.store), columns, self._predicate)
-        return readers
+            stores[other.name], projections[other.name] = other.store, other.projection(self._projection)
+        schemas = {branch: FileSchemas(store, opened) for branch, store in stores.items()}
+        return {at: SplitReader(stores[at], schemas[at], projections[at], self._predicate) for at in stores}
 
     def _batches(
         self, splits: Sequence[DataSplit] | None, threads: int, ahead_max: int | None
@@ -412,7 +412,8 @@ class TableRead:
         if splits is None:
             splits = self.new_plan().splits()
         splits = arguments.instances("splits", splits, DataSplit, "splits of a plan")
-        readers = self._readers(splits)
+        opened: dict[str, int] | None = {} if is_observed("read") else None
+        readers = self._readers(splits, opened)
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
         piece_bytes = 0 if ahead_max is None else _PIECE_BYTES
@@ -426,7 +427,7 @@ class TableRead:
         columns = [field.name for field in self._projection.read_fields]
         with closing(in_order(sources, threads=threads, ahead_max=ahead_max)) as batches:
             rows = batches if self._limit is None else _first(batches, self._limit)
-            yield from told(rows, self._store.name, columns, splits)
+            yield from told(rows, self._store.name, columns, splits, opened)
 
 
 class ReadBuilder:

@@ -103,6 +103,8 @@ class BucketFiles:
         file_format = file_format_of(file.file_name)
         fields = self.schemas.fields_of(file.schema_id)
         first = first_bytes(file_format, size=file.file_size, row_count=file.row_count, fields=fields)
+        if self.schemas.opened is not None:
+            self.schemas.opened[file.file_name] = file.file_size
         source = self.store.storage.open_input(path, size=file.file_size, end_bytes=first)
         try:
             reader = open_reader(file_format, source, path=path, size=file.file_size, fields=evolution.file_fields)

@@ -382,9 +382,10 @@ def _prune_by_stats(store: TableStore, entries: Sequence[ManifestEntry], pruner:
 class FileSchemas:
     """The columns of the schemas that data files were written with, each schema read once."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: TableStore, opened: dict[str, int] | None = None) -> None:
         self._store = store
         self._fields: dict[int, tuple[DataField, ...]] = {store.schema.id: store.schema.fields}
+        self.opened = opened  # names and sizes of the files that were opened, for who asks
 
     def fields_of(self, schema_id: int) -> tuple[DataField, ...]:
         """Return the columns of a schema."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lakewright as lw
 from lakewright.errors import InvalidMessageError, LakewrightError, UnsupportedError
 from lakewright.read.splits.java import from_java, to_java
 from lakewright.read.splits.split import DataSplit, DeletionFile, Row
@@ -99,3 +101,17 @@ def test_what_java_cannot_say() -> None:
 def test_modified_utf8(text: str) -> None:
     assert from_modified_utf8(modified_utf8(text)) == text
     assert b"\0" not in modified_utf8(text)
+
+
+def test_splits_and_schemas_are_shown_in_a_line(tmp_path: Path) -> None:
+    rows = {"id": range(30), "day": ["a"] * 30, **{f"c{number}": range(30) for number in range(40)}}
+    table = lw.create_table_from(rows, "d.t", catalog=tmp_path, partition_keys="day")
+    (split,) = table.new_read_builder().new_scan().plan().splits()
+    size = f"bytes={split.file_size}"
+    assert repr(split) == (
+        f"DataSplit({split.bucket_path!r}, partition=('a',), bucket=0, files=1, rows=30, {size}, snapshot=1)"
+    )
+    assert repr(replace(split, partition_bytes=b"x")).count("partition=b'x'") == 1
+    shown = repr(table.schema)
+    assert shown.startswith("TableSchema(id=0: id BIGINT, day STRING, c0 BIGINT,")
+    assert shown.endswith("; and 22 more columns; partitioned by day)")

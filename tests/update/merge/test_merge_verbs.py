@@ -284,7 +284,7 @@ def test_upserts_that_cannot_be() -> None:
         (ROWS.drop_columns(["id"]), ["id"], "the source has no column 'id'"),
         (ROWS.append_column("more", pa.array([1, 2, 3, 4])), ["id"], "no column 'more' to write"),
         (ROWS.append_column("id", pa.array([1, 2, 3, 4])), ["id"], "two columns named 'id'"),
-        (7, ["id"], "cannot write a int"),
+        (7, ["id"], "cannot write a value of the type int"),
     ]:
         with pytest.raises((InvalidInputError, ColumnNotExistException), match=says):
             table.upsert(data, keys)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lakewright.errors import CorruptTableError, InvalidMessageError
+from lakewright.errors import CorruptTableError, InvalidMessageError, LakewrightError
 from lakewright.spec import arguments
 from lakewright.spec.datafile import EMPTY_ROW, DataFile
 from lakewright.spec.rows.binary_row import decode_row
@@ -92,6 +92,9 @@ class DataSplit(_Deferrable):
 
     The rows of a `streaming` split are events: they come in file order, with their kinds and not merged. A
     split with `before` gives the difference between that state of the bucket and its own.
+
+    >>> DataSplit(7, 0, 1, (), (), bucket_path="/lake/sales.db/orders/bucket-0")
+    DataSplit('/lake/sales.db/orders/bucket-0', partition=(), bucket=0, files=0, rows=0, bytes=0, snapshot=7)
     """
 
     snapshot_id: int
@@ -108,6 +111,22 @@ class DataSplit(_Deferrable):
     streaming: bool = False
     before: DataSplit | None = None
     branch: str | None = None  # of another branch than that of the table that was read
+
+    def __repr__(self) -> str:
+        """Say which bucket it is and how much is in it: all facts of all files would fill a screen."""
+        facts = {"partition": self._shown_partition(), "bucket": self.bucket, "files": len(self.files)}
+        sizes = {"rows": self.row_count, "bytes": self.file_size, "snapshot": self.snapshot_id}
+        flags = {"merged": self.needs_merge, "deletions": self.has_deletions, "streaming": self.streaming}
+        said = {**facts, **sizes, **{flag: True for flag, is_so in flags.items() if is_so}}
+        branch = "" if self.branch is None else f", branch={self.branch!r}"
+        named = ", ".join(f"{key}={value}" for key, value in said.items())
+        return f"DataSplit({self.bucket_path!r}, {named}{branch})"
+
+    def _shown_partition(self) -> str:
+        try:
+            return str(tuple(self.partition))
+        except (LakewrightError, ValueError, LookupError, struct.error):  # a foreign split may hold any bytes
+            return repr(self.partition_bytes)
 
     @property
     def partition(self) -> Row:

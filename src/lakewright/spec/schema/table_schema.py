@@ -15,7 +15,13 @@ from typing import TypeGuard
 
 import pyarrow as pa
 
-from lakewright.errors import ColumnNotExistException, CorruptTableError, InvalidInputError, UnsupportedError
+from lakewright.errors import (
+    ColumnNotExistException,
+    CorruptTableError,
+    InvalidInputError,
+    UnsupportedError,
+    counted,
+)
 from lakewright.spec import arguments
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.options import CoreOptions
@@ -31,6 +37,7 @@ VERSION = 3
 KEY_PREFIX = "_KEY_"
 POSTPONE = -2  # the bucket, and the value of `bucket`, of tables that choose buckets later
 _CHECKSUM = "checksum"
+_COLUMNS_SHOWN = 20
 _VERSION_WITH_PARQUET = 3  # in older schemas the default format is orc
 _VERSION_WITH_BUCKETS = 2  # in older schemas the default is one bucket
 UNSUPPORTED_ROOTS = frozenset({"BLOB", "VARIANT", "GEOMETRY", "GEOGRAPHY"})
@@ -48,7 +55,11 @@ class BucketMode(StrEnum):
 
 @dataclass(frozen=True)
 class TableSchema:
-    """One version of a table's schema, as its file records it."""
+    """One version of a table's schema, as its file records it.
+
+    >>> TableSchema(0, (), 0, primary_keys=("id",), options={"bucket": "2"})
+    TableSchema(id=0; primary key id; 1 option)
+    """
 
     id: int
     fields: tuple[DataField, ...]
@@ -58,6 +69,19 @@ class TableSchema:
     options: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None
     time_millis: int = 0
+
+    def __repr__(self) -> str:
+        """Say which version it is, its columns, keys and how many options it has, which may be long."""
+        left = len(self.fields) - _COLUMNS_SHOWN
+        columns = [f"{field.name} {field.type}" for field in self.fields[:_COLUMNS_SHOWN]]
+        parts = [
+            f"id={self.id}" + (": " if columns else "") + ", ".join(columns),
+            f"and {left} more columns" if left > 0 else "",
+            f"primary key {', '.join(self.primary_keys)}" if self.primary_keys else "",
+            f"partitioned by {', '.join(self.partition_keys)}" if self.partition_keys else "",
+            counted(len(self.options), "option") if self.options else "",
+        ]
+        return f"TableSchema({'; '.join(part for part in parts if part)})"
 
     @cached_property
     def core_options(self) -> CoreOptions:

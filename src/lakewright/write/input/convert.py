@@ -337,9 +337,13 @@ def _map(array: pa.Array, dtype: DataType, key: DataType, value: DataType) -> pa
 
 def _map_parts(array: pa.MapArray) -> tuple[pa.Array, pa.Array, pa.Array]:
     """Return offsets, keys and items, without entries outside the slice or under a null map."""
-    if array.offset or array.null_count or len(array.keys) != array.offsets[-1].as_py():
-        array = array.take(pa.array(np.arange(len(array))))
-    return array.offsets.slice(0, len(array) + 1), array.keys, array.items
+    if not (array.offset or array.null_count or len(array.keys) != array.offsets[-1].as_py()):
+        return array.offsets.slice(0, len(array) + 1), array.keys, array.items
+    # As lists, because Arrow neither flattens maps nor takes rows of maps with views, which are the texts of polars.
+    entries, buffers = array.values, array.buffers()[:2]
+    lists = pa.Array.from_buffers(pa.list_(entries.type), len(array), buffers, -1, array.offset, children=[entries])
+    kept = lists.flatten()
+    return _offsets(lists), kept.field(0), kept.field(1)
 
 
 def _row(array: pa.Array, dtype: RowType) -> pa.Array:

@@ -3,6 +3,7 @@
 Frames of other libraries are recognised by their types, without importing the library:
 
     pandas                     becomes an Arrow table; named levels of the index are columns, others are dropped
+    a dict, a list of dicts    are columns, and rows: a dict whose values are all lists or arrays is columns
     Spark                      goes to the verbs of `lakewright.spark`, whose workers hold the rows
     Ray                        goes to the verbs of `lakewright.ray`
     pandas on Spark            refused: `to_spark()` says what becomes of its index
@@ -36,8 +37,10 @@ class ArrowArray(Protocol):
         """Export the data."""
 
 
-# Of mappings a dict is taken: names of columns, and their values in lists of equal length.
-ArrowData: TypeAlias = ArrowStream | ArrowArray | Sequence[ArrowStream | ArrowArray] | Mapping[str, object]
+# Of mappings a dict is taken: names of columns, and their values in lists of equal length. A list of dicts is rows.
+ArrowData: TypeAlias = (
+    ArrowStream | ArrowArray | Sequence[ArrowStream | ArrowArray | Mapping[str, object]] | Mapping[str, object]
+)
 
 
 def _spark() -> ModuleType:
@@ -95,9 +98,14 @@ def in_process(data: object, table: str) -> Any:  # noqa: ANN401 - whatever call
             table=table,
         )
     if _is_a(data, "polars", "LazyFrame"):
-        return cast("Any", data).collect(engine="streaming")
+        data = cast("Any", data).collect(engine="streaming")
+    if _is_a(data, "polars", "DataFrame"):
+        _refuse_objects(cast("Any", data), table)
+        return data
     if isinstance(data, dict):
         return _from_columns(data, table)
+    if isinstance(data, list | tuple) and data and all(isinstance(one, dict) for one in data) and _are_rows(data):
+        return _from_rows(data, table)
     return from_pandas(data, table) if _is_a(data, "pandas", "DataFrame") else data
 
 
@@ -110,20 +118,64 @@ def batches_of(data: object, table: str) -> Iterator[pa.Table | pa.RecordBatch]:
         return iter(data)
     if isinstance(data, list | tuple):
         return itertools.chain.from_iterable(batches_of(part, table) for part in data)
+    if hasattr(data, "__arrow_c_stream__"):
+        return iter(stream_of(data, table))
     try:
-        if hasattr(data, "__arrow_c_stream__"):
-            return iter(pa.RecordBatchReader.from_stream(data))
         if hasattr(data, "__arrow_c_array__"):
             return iter((pa.record_batch(data),))
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidInputError(
-            f"table {table}: the data cannot be read as Arrow batches: {error}", table=table
-        ) from error
+        raise _no_batches(table, error) from error
     raise InvalidInputError(
-        f"table {table}: cannot write a {type(data).__name__}; pass a pyarrow table, batch or reader, a list of these, "
-        "or anything that exports an Arrow stream (polars, DuckDB, pandas)",
+        f"table {table}: cannot write a value of the type {type(data).__name__}; pass a pyarrow table, batch or "
+        "reader, a list of these, a dict of columns, a list of dicts that are rows, or anything that exports an Arrow "
+        "stream (polars, DuckDB, pandas)",
         table=table,
     )
+
+
+def stream_of(data: object, table: str) -> pa.RecordBatchReader:
+    """Return what exports an Arrow stream as a reader; a stream that has no columns, as of a series, is refused."""
+    try:
+        return pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise _no_batches(table, error) from error
+
+
+def _no_batches(table: str, error: Exception) -> InvalidInputError:
+    return InvalidInputError(
+        f"table {table}: the data cannot be read as Arrow batches: {error}; a series or an array has no columns: put "
+        "it into a frame or a dict of columns",
+        table=table,
+    )
+
+
+def _are_rows(dicts: Sequence[Mapping[object, object]]) -> bool:
+    """Say whether dicts are rows: the values of columns have a length and are no texts, those of a row mostly do."""
+    values = (value for one in dicts for value in one.values())
+    return any(isinstance(value, str | bytes | dict) or not hasattr(value, "__len__") for value in values)
+
+
+def _from_rows(rows: Sequence[Mapping[object, object]], table: str) -> pa.Table:
+    """Return rows as an Arrow table; a row that lacks a column of another row has a null there."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return _from_columns({name: [row.get(name) for row in rows] for name in names}, table)
+
+
+def _refuse_objects(frame: Any, table: str) -> None:  # noqa: ANN401 - a frame of an optional package
+    """Raise InvalidInputError for a column of Python objects, which polars exports as addresses in memory."""
+    for name, dtype in frame.schema.items():
+        if _holds_objects(dtype):
+            raise InvalidInputError(
+                f"table {table}: the column {name!r} holds Python objects (polars' type {dtype}), which have no place "
+                "in a table; turn them into texts, numbers or structs, or drop the column",
+                table=table,
+                column=name,
+            )
+
+
+def _holds_objects(dtype: Any) -> bool:  # noqa: ANN401 - a type of an optional package
+    inner = [getattr(dtype, "inner", None), *(field.dtype for field in getattr(dtype, "fields", ()))]
+    return str(dtype) == "Object" or any(one is not None and _holds_objects(one) for one in inner)
 
 
 def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:

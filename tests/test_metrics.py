@@ -21,6 +21,12 @@ COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64(), "s": pa.string()})
 COMMIT_STAGES = ["look", "check", "plan", "manifests", "publish", "confirm"]
 
 
+@pytest.fixture(autouse=True)
+def _quiet_root(caplog: pytest.LogCaptureFixture) -> None:
+    """Let the root logger be as in a program that set up nothing: another test of the process may have begun Ray."""
+    caplog.set_level(logging.WARNING)
+
+
 @pytest.fixture
 def catalog(tmp_path: Path) -> lw.Catalog:
     made = lw.CatalogFactory.create({"warehouse": str(tmp_path)})

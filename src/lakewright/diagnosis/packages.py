@@ -31,7 +31,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "ray": {"ray": "2.52"},
     "torch": {"torch": "2.2"},
     "pandas": {"pandas": "2.2"},
-    "polars": {"polars": "1.0"},
+    "polars": {"polars": "1.36"},
     "duckdb": {"duckdb": "1.0"},
     "sql": {"sqlglot": "30", "duckdb": "2.0"},
     "otel": {"opentelemetry-api": "1.20"},

@@ -56,12 +56,12 @@ interop-rest: $(VENV)/.made $(PEERS)/.made $(REST_SERVERS:%=target/rest-server/%
 	$(BIN)/python -m pytest tests/interop/rest
 
 interop-s3: $(VENV)/.made target/minio/bin/minio
-	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/interop/s3
+	$(BIN)/python -m pytest -s --hypothesis-profile=nightly tests/interop/s3
 
 # The public emulators of Google's and Azure's stores, and Hadoop's own cluster for tests.
 AZURITE := 3.35.0
 interop-stores: $(VENV)/.made target/stores/bin/fake-gcs-server target/stores/azurite/.made target/stores/hdfs/.made
-	$(BIN)/python -m pytest -s --hypothesis-profile=soak tests/interop/stores
+	$(BIN)/python -m pytest -s --hypothesis-profile=nightly tests/interop/stores
 
 # Delta Lake, and Iceberg for the bench, on the newest PySpark that both know.
 PEERS_SPARK := 4.1
@@ -77,8 +77,8 @@ bench-spark-peers: .venvs/spark-$(PEERS_SPARK)/.made target/delta/.made target/i
 # Each of the two parts begins no test after SOAK_MINUTES, so that the whole ends in about twice that time.
 SOAK_MINUTES ?= 150
 soak: $(VENV)/.made $(PEERS)/.made
-	LAKEWRIGHT_BUDGET_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -n auto --hypothesis-profile=soak
-	LAKEWRIGHT_BUDGET_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -s --hypothesis-profile=soak tests/soak
+	LAKEWRIGHT_BUDGET_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -n auto --hypothesis-profile=nightly
+	LAKEWRIGHT_BUDGET_MINUTES=$(SOAK_MINUTES) $(BIN)/python -m pytest -s --hypothesis-profile=nightly tests/soak
 
 # Two tables in use for an hour: nothing lost, memory and handles flat; LAKEWRIGHT_SOAK_MINUTES chooses another time.
 long-run: $(VENV)/.made

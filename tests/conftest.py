@@ -1,4 +1,4 @@
-"""Fixtures that several rooms use."""
+"""What all tests share: how much of them runs, their time limits, their processes, and no waiting for disks."""
 
 from __future__ import annotations
 
@@ -8,48 +8,51 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
-from support import budget
+from support.effort import is_thin
+from support.limits import RUN_MINUTES, Limits
+from support.scheduler import GROUPS, GroupScheduler, folder_of
 
-# Why the tests of a folder are slow. They share an engine or a server, so xdist gives each folder to one process.
-_MARKS = {"tests/spark": "spark", "tests/ray": "ray", "tests/interop": "peers"}
-
-# How much of a long proof runs, in per cent of what `make soak` runs (see `support.effort`), for `make quick`,
-# `make test` and `make soak`. A busy machine is no failure: nothing here is judged by how long it takes.
-for _name, _percent in (("quick", 10), ("test", 12), ("soak", 100)):
+# How much of a proof runs, in per cent of what `make nightly` runs (see `support.effort`). Busy machines are no
+# failure: nothing is judged by how long it takes.
+for _name, _percent in (("quick", 10), ("test", 12), ("nightly", 100)):
     settings.register_profile(_name, deadline=None, max_examples=_percent)
 settings.load_profile("test")  # `--hypothesis-profile` on the command line replaces it
 
 
+def _no_sync(_descriptor: object) -> None:
+    """Do nothing."""
+
+
+# An append waits ten times for the disk. The tests of durability (tests/storage/test_local.py) record what is synced.
+os.fsync = _no_sync
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the time of the run."""
+    minutes = float(os.environ.get(RUN_MINUTES, config.getini("run_minutes")))
+    config.pluginmanager.register(Limits(config, minutes), "limits")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let pyproject.toml say how long a run may take."""
+    parser.addini("run_minutes", "the whole run ends after so many minutes", default="45")
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow folders, and those that ask for the S3 emulator."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by what they need, and leave those of the night out by day."""
     for item in items:
-        folder = _folder_of(item.nodeid)
+        folder = folder_of(item.nodeid)
         if folder is not None:
-            item.add_marker(_MARKS[folder])
+            item.add_marker(GROUPS[folder])
         if "s3_server" in getattr(item, "fixturenames", ()):
             item.add_marker("s3")
-    budget.in_order(items)
-
-
-def pytest_configure() -> None:
-    """Let the time of a budget begin."""
-    budget.begin()
-
-
-def pytest_runtest_setup() -> None:
-    """Begin no test once the budget is used up."""
-    budget.skip_if_over()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what a budget left out."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    line = budget.summary(sum(budget.REASON in str(report.longrepr) for report in skipped))
-    if line is not None:
-        terminalreporter.write_line(line)
+    if is_thin():
+        left_out = [item for item in items if item.get_closest_marker("nightly")]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if not item.get_closest_marker("nightly")]
 
 
 @pytest.fixture(scope="session")
@@ -59,18 +62,6 @@ def s3_server() -> Iterator[object]:
         yield server
 
 
-class FoldersTogether(LoadGroupScheduling):  # type: ignore[misc] # xdist has no types
-    """Gives all tests of some folders to one process, and the others one by one."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _folder_of(nodeid) or nodeid
-
-
-def _folder_of(nodeid: str) -> str | None:
-    """Return the folder of an engine or of the peers that a test lies in."""
-    return next((folder for folder in _MARKS if nodeid.startswith(f"{folder}/")), None)
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Run one process more than there are cores: about half of the time tests wait, for JVMs and other processes."""
@@ -78,6 +69,6 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> FoldersTogether:
-    """Start each engine once, which the marks of xdist do not do with pytest 9.2: it ignores where xdist puts them."""
-    return FoldersTogether(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduler:
+    """Start each engine once."""
+    return GroupScheduler(config, log)

@@ -1,39 +1,49 @@
-"""How much of a long proof runs: the figures of `make soak` in, those of the loaded profile of hypothesis out.
+"""How much of a proof runs: a sample in `make quick` and `make test`, everything in `make nightly`.
 
-`make quick` and `make test` run the same proofs with fewer examples and fewer combinations; `make soak` runs all.
+The profile of hypothesis that is loaded decides. Tests that run at night only are marked `nightly`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from itertools import product
+from typing import Any, TypeVar
 
+from allpairspy import AllPairs  # type: ignore[import-untyped]
 from hypothesis import settings
 
 T = TypeVar("T")
 
 
+def is_thin() -> bool:
+    """Return True if only a sample runs, as in `make quick` and `make test`."""
+    return settings().max_examples < 100
+
+
 def examples(full: int) -> int:
-    """Return how many examples a property gets, when `make soak` tries `full` of them."""
+    """Return the number of examples of a property that has `full` of them at night."""
     return max(1, full * settings().max_examples // 100)
 
 
+def pairwise(*axes: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Return combinations in which every two values of different axes meet at least once; at night, all of them."""
+    if not is_thin():
+        return list(product(*axes))
+    places = AllPairs([list(range(len(axis))) for axis in axes])
+    return [tuple(axis[place] for axis, place in zip(axes, row, strict=True)) for row in places]
+
+
 def thinned(values: Sequence[T], start: int = 0) -> Sequence[T]:
-    """Return every n-th value, or all for `make soak`; n is odd, so that bits of all places in a byte are met."""
+    """Return every n-th value, and all at night; n is odd, so that all bits of a byte are met."""
     step = 100 // settings().max_examples
     return values if step == 1 else values[start % (step | 1) :: step | 1]
 
 
 def some(values: Sequence[T], *places: int) -> Sequence[T]:
-    """Return the values at some places, which are the telling ones, or all for `make soak`."""
-    return values if settings().max_examples >= 100 else [values[place] for place in places]
+    """Return the values at the given places, and all at night."""
+    return [values[place] for place in places] if is_thin() else values
 
 
 def every_second(values: Sequence[T]) -> Sequence[T]:
-    """Return half of the values, or all for `make soak`."""
+    """Return half of the values, and all at night."""
     return values[::2] if is_thin() else values
-
-
-def is_thin() -> bool:
-    """Return whether less than everything is tried, as in `make quick` and `make test`."""
-    return settings().max_examples < 100

@@ -25,7 +25,7 @@ def _no_sync(_descriptor: object) -> None:
 
 
 # An append waits ten times for the disk. The tests of durability (tests/storage/test_local.py) record what is synced.
-os.fsync = _no_sync
+os.fsync = _no_sync  # type: ignore[assignment] # a name of an argument differs
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -97,14 +97,6 @@ def test_the_page_about_procedures_has_all_of_them_with_their_arguments(tmp_path
     assert shown == known
 
 
-def test_commands_of_the_readme_exist() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    commands = re.findall(r"make ([a-z0-9-]+)", (ROOT / "README.md").read_text())
-    assert {"demo", "test"} <= set(commands)
-    for command in commands:
-        assert re.search(rf"^{command}:", makefile, re.MULTILINE), f"README names `make {command}`"
-
-
 def test_public_names_have_docstrings() -> None:
     public = {name: getattr(lakewright, name) for name in lakewright.__all__}
     missing = [name for name, it in public.items() if isinstance(it, type | FunctionType) and not it.__doc__]

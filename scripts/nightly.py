@@ -54,7 +54,16 @@ class Part:
     runs: Sequence[Sequence[str]]
     needs: Sequence[str] = ()
     environment: str = HERE
+    launcher: Sequence[str] = ()  # starts Python, in place of that of the environment
     variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def _python(version: str) -> Part:
+    return Part(
+        f"the tests of one process on Python {version}",
+        [["-n", "auto", "-m", IN_ONE_PROCESS, "--ignore=tests/spark", "--ignore=tests/ray", "--ignore=tests/interop"]],
+        launcher=["scripts/python.sh", version],
+    )
 
 
 def _full(*arguments: str) -> list[str]:
@@ -118,6 +127,7 @@ PARTS = {
         [".venvs/lowest/.made"],
         ".venvs/lowest",
     ),
+    **{f"python-{version}": _python(version) for version in ("3.13", "3.14")},
     "extras": Part("each extra of the wheel alone", [["-s", "tests/release/test_extras.py"]], ["dist"]),
     "docs": Part("the site", [["tests/test_site.py", "tests/site"]], ["docs"]),
     "report": Part("the report of a table in a browser", [["tests/report"]], ["target/.chromium"]),
@@ -153,7 +163,8 @@ def run_part(name: str, part: Part) -> Result:
     for number, arguments in enumerate(part.runs if outcome == "passed" else ()):
         report = RESULTS / f"{name}-{number}.xml"
         report.unlink(missing_ok=True)
-        command = [str(ROOT / part.environment / "bin" / "python"), "-m", "pytest", f"--junitxml={report}", *arguments]
+        python = part.launcher or [str(ROOT / part.environment / "bin" / "python")]
+        command = [*python, "-m", "pytest", f"--junitxml={report}", *arguments]
         left = MINUTES_MAX * 60 - (time.monotonic() - started)
         ended = _run(command, {**os.environ, "LAKEWRIGHT_TEST_MINUTES": f"{left / 60:.1f}", **part.variables}, left)
         if ended != "passed":

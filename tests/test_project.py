@@ -1,4 +1,4 @@
-"""The files around the sources agree: one version, the Pythons we support, change notes of one form."""
+"""The files around the sources agree: one version, the Pythons we support."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ import lakewright
 from lakewright.cli.main import main
 
 ROOT = Path(__file__).parent.parent
-NOTES = sorted(path for path in (ROOT / "changes").iterdir() if path.name != "README.md")
-NOTE_WORDS_MAX = 60
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -59,21 +57,3 @@ def test_the_nightly_workflow_runs_all_parts() -> None:
     ).stdout.split("\n")
     workflow = (ROOT / ".github/workflows/nightly.yml").read_text()
     assert re.findall(r"^ +- ([a-z0-9.-]+)$", workflow, re.MULTILINE) == [line.split()[0] for line in listed if line]
-
-
-def test_change_notes_are_numbered_once_and_name_their_kind() -> None:
-    """The notes are the list of changes of the next release: `changes/README.md` says how to write one."""
-    named = [re.fullmatch(r"(\d{3})\.(feature|change|fix)\.md", note.name) for note in NOTES]
-    assert [note.name for note, match in zip(NOTES, named, strict=True) if match is None] == []
-    numbers = [match[1] for match in named if match is not None]
-    assert sorted(set(numbers)) == numbers, "two notes have one number: give the later one the next free number"
-
-
-@pytest.mark.parametrize("note", NOTES, ids=lambda note: note.name)
-def test_a_change_note_is_one_short_paragraph(note: Path) -> None:
-    text = note.read_text()
-    assert text.strip("\n") + "\n" == text, "no empty line before or after the paragraph"
-    assert "\n\n" not in text, "one paragraph: two changes are two notes"
-    assert not re.search(r"^\s*([-*#]|\d+\.) ", text, re.MULTILINE), "no list and no heading"
-    assert len(text.split()) <= NOTE_WORDS_MAX
-    assert not re.search(r"(?<!\w)#\d+|\bissue \d", text), "the note stands for itself, without numbers of a tracker"

@@ -42,7 +42,7 @@ class MetricsEvent:
     """One thing that the library did, with its figures.
 
     `kind` is `commit` (a snapshot is published), `retry` (an attempt lost and another follows), `failure` (a commit
-    raised an error), `compaction` or `read`. `details` are fields of one kind: docs/monitoring.md lists them.
+    raised an error), `compaction` or `read`. `details` are fields of one kind: docs/operate.md lists them.
     """
 
     kind: EventKind

@@ -11,10 +11,12 @@ import json
 import os
 import pkgutil
 import random
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,20 +27,18 @@ _REQUEST_BYTES_MAX = 1 << 20
 @contextmanager
 def serving(tools: Path) -> Iterator[None]:
     """Put the program `lakewright` into a directory, and run its process until the block is left."""
-    address = tools / "socket"
     program = tools / "lakewright"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{__file__}" call "{address}" "$@"\n')
-    program.chmod(0o755)
-    # The process says that it listens by a line on stdout, which its commands do not have.
-    server = subprocess.Popen([sys.executable, __file__, "serve", str(address)], stdout=subprocess.PIPE)
-    assert server.stdout is not None
-    try:
-        assert server.stdout.readline() == b"ready\n"
-        yield
-    finally:
-        server.terminate()
-        server.wait(10)
-        server.stdout.close()
+    # The path of a socket is limited to some hundred characters, and that of a test may be longer.
+    with tempfile.TemporaryDirectory() as place:
+        address = f"{place}/socket"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{__file__}" call "{address}" "$@"\n')
+        program.chmod(0o755)
+        # It says on stdout that it listens, and ends when stdin does: also where this process is killed.
+        command = [sys.executable, __file__, "serve", address]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == b"ready\n"
+            yield
 
 
 def _serve(address: str) -> None:
@@ -49,13 +49,13 @@ def _serve(address: str) -> None:
     for module in pkgutil.walk_packages(commands.__path__, "lakewright.cli."):
         importlib.import_module(module.name)
     main = importlib.import_module("lakewright.cli.main").main
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that wait for a command are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children that answer
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        while True:
+        while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
             connection, _ = listening.accept()
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)

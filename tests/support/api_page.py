@@ -44,7 +44,7 @@ ABOUT = {
     "Upkeep": "Results of compaction, expiry, verification and statistics, the diagnosis, and the metrics hook.",
     "Schemas, types and predicates": "Columns, types, options, filters, snapshots and files.",
     "Errors": "All errors form one tree: `except` with a name also catches the names below it. "
-    "[Operate](../operate.md) says what to do about each.",
+    "[What to do about each](../operate.md#what-to-do-on-each-error).",
     "Spark": "`import lakewright.spark as lws`: the same functions for DataFrames, run by the workers of a session.",
     "Ray": "`import lakewright.ray as lwr`: the same functions for datasets, run by the workers of a cluster.",
     "PyTorch": "`lakewright.torch`: rows as tensors, divided among ranks and workers.",

@@ -24,13 +24,15 @@ _PICTURE = re.compile(r"^!\[(?P<alt>[^\]]*)\]\((?P<path>pictures/[\w-]+\.svg)\)$
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages whose sources are outside docs/, and the API pages."""
+    """Add the pages whose sources are outside docs/, the API pages and the scripts of examples/."""
     outside = {f"design/{note.name}": note for note in sorted((ROOT / "design").glob("*.md"))}
     outside |= {page: ROOT / name for name, page in _ROOT_FILES.items()}
     texts = {page: source.read_text() for page, source in outside.items()}
     texts |= {f"api/{name}": text for name, text in api_page.api_pages().items()}
     for page, text in texts.items():
         files.append(File.generated(config, page, content=text))
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        files.append(File.generated(config, f"examples/{script.name}", content=script.read_text()))
     return files
 
 
@@ -39,6 +41,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     for name, page in _ROOT_FILES.items():
         markdown = markdown.replace(f"](../{name}", f"]({page}")
     markdown = markdown.replace("](../design/", "](design/").replace("](docs/", "](")
+    markdown = markdown.replace("](../examples/", "](examples/").replace("](../../examples/", "](../examples/")
     return _PICTURE.sub(_inline_picture, markdown)
 
 

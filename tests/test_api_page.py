@@ -1,4 +1,4 @@
-"""The pages of public names that the site gets: every name is there, with its docstring and how it is called."""
+"""The API pages of the site have every public name, with its signature and docstring."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ def test_every_public_name_is_described() -> None:
     assert {it.name for it in api_page.public_names()} == {n for n in lw.__all__ if n[0] != "_"} | set(api_page.LATE)
     headings = {name for page in PAGES.values() for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)}
     missing = [it for it in api_page.public_names() if it.name not in headings]
-    assert [(it.name, it.room) for it in missing] == [], "name the room in SECTIONS"
+    assert [(it.name, it.room) for it in missing] == [], "add the package to SECTIONS"
 
 
-def test_the_first_page_links_to_headings_that_exist() -> None:
+def test_the_index_links_to_headings_that_exist() -> None:
     for page, anchor in re.findall(r"\]\(([\w-]+\.md)#(\w+)\)", PAGES["index.md"]):
         assert re.search(rf"^## {anchor}$", PAGES[page], re.MULTILINE | re.IGNORECASE), (page, anchor)
 
 
-def test_a_method_is_shown_as_it_is_called_and_inherited_ones_too() -> None:
+def test_methods_are_shown_with_their_signatures_and_inherited_ones_too() -> None:
     page = PAGES["tables.md"]
     assert "### create_tag { #FileStoreTable.create_tag }\n\n```py\ncreate_tag(\n    tag_name: str,\n" in page
     assert "    snapshot_id: int | None = None,\n" in page
@@ -32,7 +32,7 @@ def test_a_method_is_shown_as_it_is_called_and_inherited_ones_too() -> None:
     assert not re.search(r"^\s*(\w+\()?(self|cls)\b", page, re.MULTILINE)
 
 
-def test_names_that_are_looked_for_first_stand_first_and_inner_ones_not_at_all() -> None:
+def test_main_names_come_first_and_internal_methods_are_not_shown() -> None:
     assert re.findall(r"^## (\w+)$", PAGES["tables.md"], re.MULTILINE)[0] == "FileStoreTable"
     assert "#SQLContext.script" in PAGES["calls.md"]
     assert "#SQLContext.changeable" not in PAGES["calls.md"]
@@ -40,7 +40,7 @@ def test_names_that_are_looked_for_first_stand_first_and_inner_ones_not_at_all()
     assert set(api_page.FIRST) <= known
 
 
-def test_errors_stand_in_a_tree() -> None:
+def test_errors_are_listed_as_a_tree() -> None:
     page = PAGES["errors.md"]
     assert "- [`LakewrightError`](#lakewrighterror)\n" in page
     assert "        - [`TagNotExistException`](#tagnotexistexception)\n" in page

@@ -1,12 +1,13 @@
-"""Everything README, docs and docstrings show is executed."""
+"""The code in docs/ and in docstrings runs, and lists in the pages are complete."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
-import pkgutil
+import os
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import FunctionType
 
@@ -17,21 +18,42 @@ import lakewright
 from support.rest_server import running_rest
 
 ROOT = Path(__file__).parent.parent
-# README and the pages about Spark run in tests/spark, in one session for all of them, that about Ray in tests/ray, and
-# the sessions in a terminal in tests/cli.
-_ELSEWHERE = {"ray.md", "terminal.md", "recovery.md"}
-PAGES = sorted(
-    page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "spark" and page.name not in _ELSEWHERE
-)
-_NOT_OURS = {".git", ".hypothesis", "target"}
+PACKAGE = Path(lakewright.__file__).parent
 SNIPPET = re.compile(r"^```(python|sql|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-NAMES = [m.name for m in pkgutil.walk_packages(lakewright.__path__, "lakewright.")]
+
+
+def _runs_here(page: Path) -> bool:
+    """Return True if a page has Python or SQL that needs no engine; tests/spark and tests/ray run the others."""
+    on_an_engine = page.parent.name == "spark" or page.name == "ray.md"
+    return not on_an_engine and any(language != "text" for language, _ in SNIPPET.findall(page.read_text()))
+
+
+PAGES = [
+    pytest.param(page, id=page.stem, marks=[pytest.mark.processes] if "import subprocess" in page.read_text() else [])
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if _runs_here(page)
+]
+
+
+def _modules_with_examples() -> dict[str, list[str]]:
+    """Return the modules whose docstrings have examples, by package."""
+    packages: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if ">>> " in path.read_text():
+            parts = path.relative_to(PACKAGE).with_suffix("").parts
+            name = ".".join(["lakewright", *(part for part in parts if part != "__init__")])
+            packages.setdefault(parts[0] if len(parts) > 1 else "lakewright", []).append(name)
+    return packages
+
+
+EXAMPLES = _modules_with_examples()
 
 
 @pytest.fixture
 def _server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run a server for the page about servers."""
-    if request.getfixturevalue("page").name != "rest-catalog.md":
+    """Run a REST server for a page that connects to one."""
+    page: Path = request.getfixturevalue("page")
+    if "PAIMON_URI" not in page.read_text():
         yield
         return
     with running_rest(str(tmp_path / "server")) as server:
@@ -41,30 +63,30 @@ def _server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("_server")
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The snippets of one page are one program, run in an empty directory.
+@pytest.mark.parametrize("page", PAGES)
+def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the snippets of a page in order, as one program, in an empty directory.
 
-    Statements of SQL run in its context `ctx`; a text after them shows the rows of the last one.
+    SQL runs in the context `ctx` of the page; a block of text after it shows the rows of its last statement.
     """
-    snippets = SNIPPET.findall(page.read_text())
-    assert snippets, f"{page} shows no code"
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {"__name__": "page"}
     shown = ""
-    for number, (language, code) in enumerate(snippets):
+    for number, (language, code) in enumerate(SNIPPET.findall(page.read_text())):
         if language == "python":
-            exec(compile(code, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - the pages are ours
+            if "import torch\n" in code and find_spec("torch") is None:
+                continue
+            exec(compile(code, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - our own pages
         elif language == "sql":
             context = scope["ctx"]
             assert isinstance(context, lakewright.SQLContext)
-            shown = _shown(context.script(code)[-1])
+            shown = _as_text(context.script(code)[-1])
         elif shown:
             assert shown == code, f"{page.name}[{number}]"
         shown = shown if language == "sql" else ""
 
 
-def _shown(rows: pa.Table) -> str:
+def _as_text(rows: pa.Table) -> str:
     def text(value: object) -> str:
         return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -72,29 +94,31 @@ def _shown(rows: pa.Table) -> str:
     return "".join(" | ".join(line) + "\n" for line in lines)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    if name.startswith("lakewright.ray"):
-        pytest.importorskip("ray.data", reason="Ray has no wheel for this Python or platform")
-    if name == "lakewright.torch":
-        pytest.importorskip("torch", reason="PyTorch is not installed")
-    failures, _ = doctest.testmod(importlib.import_module(name), raise_on_error=False)
-    assert failures == 0
+@pytest.mark.parametrize("package", EXAMPLES)
+def test_the_examples_in_docstrings_run(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures: list[str] = []
+    for number, name in enumerate(EXAMPLES[package]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        monkeypatch.chdir(directory)
+        runner = doctest.DocTestRunner(verbose=False)
+        for examples in doctest.DocTestFinder().find(importlib.import_module(name), name):
+            runner.run(examples, out=failures.append)
+    assert not failures, "".join(failures)
 
 
-def test_the_page_about_procedures_has_all_of_them_with_their_arguments(tmp_path: Path) -> None:
-    shown = {}
+def test_the_page_lists_all_procedures_with_their_arguments(tmp_path: Path) -> None:
+    listed = {}
     for name, arguments, _ in re.findall(
-        r"^\| `(\w+)` \| ([^|]*) \| ([^|]+) \|$", (ROOT / "docs" / "sql-procedures.md").read_text(), re.MULTILINE
+        r"^\| `(\w+)` \| ([^|]*) \| ([^|]+) \|$", (ROOT / "docs" / "sql-reference.md").read_text(), re.MULTILINE
     ):
-        shown[name] = re.findall(r"`([\w?]+)`", arguments)
+        listed[name] = re.findall(r"`([\w?]+)`", arguments)
     ctx = lakewright.SQLContext({"warehouse": str(tmp_path)})
     known = {}
     for name in ctx.sql("SHOW PROCEDURES")["procedure_name"].to_pylist():
         lines = ctx.sql(f"DESCRIBE PROCEDURE sys.{name}")["procedure_description"].to_pylist()
         known[name] = [line.split()[0] for line in lines if line.startswith("  ")]
-    assert shown == known
+    assert listed == known
 
 
 def test_public_names_have_docstrings() -> None:
@@ -103,18 +127,19 @@ def test_public_names_have_docstrings() -> None:
     assert missing == []
 
 
-def test_the_project_names_no_machine() -> None:
-    """No path of the workplace, no registry's address, in anything that is checked in."""
+def test_no_file_names_a_local_path_or_a_package_registry() -> None:
     forbidden = re.compile(r"/work/|/tmp/w/|pypi\.org|maven\.org|crates\.io|proxy\.golang|registry\.npm")
-    here = Path(__file__).resolve()
+    found = [
+        str(path.relative_to(ROOT))
+        for path in _project_files()
+        if path != Path(__file__).resolve() and forbidden.search(path.read_text(errors="replace"))
+    ]
+    assert found == []
+
+
+def _project_files() -> Iterator[Path]:
+    """Yield the text files of the project, without those that tools and builds leave."""
     suffixes = {".py", ".md", ".toml", ".txt", ".java", ""}
-    for path in ROOT.rglob("*"):
-        parts = path.relative_to(ROOT).parts
-        if parts[0].startswith(".v") or parts[0] in _NOT_OURS or "golden" in parts or path == here:
-            continue
-        if (
-            path.is_file()
-            and path.suffix in suffixes
-            and not any(p.startswith(".") and p.endswith("cache") for p in parts)
-        ):
-            assert not forbidden.search(path.read_text(errors="replace")), path
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [it for it in folders if it not in ("target", "golden") and (it[0] != "." or it == ".github")]
+        yield from (Path(folder, name) for name in files if Path(name).suffix in suffixes and name != ".git")

@@ -1,8 +1,7 @@
-"""The pages of public names in the site: names and their docstrings in, markdown out.
+"""Make the API pages of the site from the public names and their docstrings.
 
-The build of the site makes them (`support/site_hooks.py`), so they are never older than the docstrings. The sources are
-read, not imported, so that no engine has to be installed. What a class inherits is listed with its own, unless the
-class above it is public too.
+The site is built with them (`support/site_hooks.py`). The sources are parsed, not imported, so that no engine has to be
+installed. Inherited members are listed with the class, unless the base class is public too.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ LINE_MAX = 100
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 Found: TypeAlias = "tuple[str, ast.stmt]"  # the module that defines a name, and its definition
 
-# Which room's names stand under which heading, in this order.
+# The pages, and the packages whose names each of them has.
 SECTIONS = {
     "Calls": "calls frames statements",
     "Catalogs": "catalog",
@@ -33,38 +32,38 @@ SECTIONS = {
     "Schemas, types and predicates": "spec",
     "Errors": "errors",
 }
-# What a page is about, in one sentence.
+# The first sentence of each page.
 ABOUT = {
-    "Calls": "One call for a task: write rows, read rows, run SQL.",
-    "Catalogs": "Where tables are found, made, renamed and dropped, and the system tables that each of them has.",
-    "Tables": "What `catalog.get_table` returns, and the builders of writes and changes that it opens.",
-    "Writes and commits": "What a write takes and tells, and the commit that publishes it.",
-    "Reads": "From a table to splits, and from splits to rows.",
-    "Row changes": "What deletes, updates, upserts and merges take and return.",
-    "Ingest, copy and migrate": "Files that become rows or tables, and tables that are copied.",
-    "Upkeep": "What upkeep, verification, statistics, the doctor and the metrics hook return.",
-    "Schemas, types and predicates": "The values of the format: columns, types, options, filters, snapshots, files.",
-    "Errors": "One tree: an `except` of a name above catches all names below it. "
-    "[What to do about each](../operations.md#what-to-do-on-each-error).",
-    "Spark": "`import lakewright.spark as lws`: the same verbs, with frames, on the workers of a session.",
-    "Ray": "`import lakewright.ray as lwr`: the same verbs, with datasets, on the workers of a cluster.",
-    "PyTorch": "`lakewright.torch`: rows as tensors, shared out among ranks and workers.",
+    "Calls": "Functions that do a task in one call: write rows, read rows, run SQL.",
+    "Catalogs": "Create, find, rename and drop databases and tables.",
+    "Tables": "The table object that `catalog.get_table` returns, and its builders of writes and merges.",
+    "Writes and commits": "Arguments and results of writes, and commit messages.",
+    "Reads": "Read builders, plans, splits and streams.",
+    "Row changes": "Arguments and results of deletes, updates, upserts and merges.",
+    "Ingest, copy and migrate": "Load files, turn directories into tables, copy tables.",
+    "Upkeep": "Results of compaction, expiry, verification and statistics, the diagnosis, and the metrics hook.",
+    "Schemas, types and predicates": "Columns, types, options, filters, snapshots and files.",
+    "Errors": "All errors form one tree: `except` with a name also catches the names below it. "
+    "[What to do about each](../operate.md#what-to-do-on-each-error).",
+    "Spark": "`import lakewright.spark as lws`: the same functions for DataFrames, run by the workers of a session.",
+    "Ray": "`import lakewright.ray as lwr`: the same functions for datasets, run by the workers of a cluster.",
+    "PyTorch": "`lakewright.torch`: rows as tensors, divided among ranks and workers.",
 }
-# What a reader looks for first on a page; the rest follows by name.
+# The names that a page lists first; the others follow in alphabetical order.
 FIRST = (
     "read_table write_table sql SQLContext Catalog CatalogFactory open_table FileStoreTable BatchWriteBuilder "
     "ReadBuilder MergeBuilder ingest create_table_from copy_table migrate diagnose Schema Predicate PredicateBuilder "
     "LakewrightError local_session to_torch"
 ).split()
-# Classes that a user makes an object of.
+# Classes that users instantiate, so that the arguments of their constructor are shown.
 MADE = {"SQLContext", "Schema", "Identifier", "ArrayType", "MapType", "RowType"}
-# Methods of a class that its engines call, and users do not.
+# Methods for the engines of the library, which are not shown.
 INNER = {
     "SQLContext": "compact is_view table_settings moment rows query write change other each run analyze resolve "
     "changeable not_found",
     "FileStoreTable": "store",
 }
-# Names that are loaded when they are named, and so not in `public.py`.
+# Names that are imported on first access, and therefore are not in `public.py`.
 LATE = {
     "SQLContext": "lakewright.statements.embedded.context",
     "sql": "lakewright.statements.embedded.context",
@@ -77,15 +76,15 @@ ENGINES = {"lakewright.spark": "Spark", "lakewright.ray": "Ray", "lakewright.tor
 _HEAD = """\
 # API
 
-Every public name of `lakewright`, from the docstrings, whose examples run as tests. `lakewright.pypaimon` has
-[the names of pypaimon](../pypaimon.md).
+All public names of `lakewright`, from the docstrings. `lakewright.pypaimon` has
+[the names of pypaimon](../from-pypaimon.md).
 
 """
 
 
 @dataclass(frozen=True)
 class Public:
-    """A public name: where it is defined, and what it is."""
+    """A public name, with its module and definition."""
 
     name: str
     module: str
@@ -93,12 +92,12 @@ class Public:
 
     @property
     def room(self) -> str:
-        """The room that it comes from."""
+        """Return the package that the name is defined in."""
         return self.module.split(".")[1]
 
 
 def api_pages() -> dict[str, str]:
-    """Return the pages by their names."""
+    """Return the text of each page by file name."""
     sections = {title: [it for it in public_names() if it.room in rooms.split()] for title, rooms in SECTIONS.items()}
     for module, title in ENGINES.items():
         sections[title] = [Public(name, *_definition(module, name)) for name in sorted(_exported(module))]
@@ -120,7 +119,7 @@ def _place(public: Public) -> tuple[int, str]:
 
 
 def _tree_of_errors() -> str:
-    """Return the errors as a list, each below the one that it is a kind of."""
+    """Return the tree of the errors as a nested list."""
     nodes = {it.name: it.node for it in public_names() if it.room == "errors"}
     above = {name: _public_above(node) for name, node in nodes.items() if isinstance(node, ast.ClassDef)}
 
@@ -134,7 +133,7 @@ def _tree_of_errors() -> str:
 
 @cache
 def public_names() -> list[Public]:
-    """Return the names that `lakewright` itself has, sorted."""
+    """Return the public names of `lakewright`, sorted."""
     imported = _imports("lakewright.public") | LATE
     return [Public(name, *_definition(module, name)) for name, module in sorted(imported.items()) if name[0] != "_"]
 
@@ -155,14 +154,14 @@ def _tree(module: str) -> ast.Module:
 
 
 def _imports(module: str) -> dict[str, str]:
-    """Return the names that a module imports from ours, with the module of each."""
+    """Return the names that a module imports from lakewright, with the module of each."""
     nodes = [node for node in ast.walk(_tree(module)) if isinstance(node, ast.ImportFrom)]
     ours = [node for node in nodes if node.module is not None and node.module.startswith("lakewright")]
     return {alias.asname or alias.name: str(node.module) for node in ours for alias in node.names if alias.name != "*"}
 
 
 def _exported(module: str) -> list[str]:
-    """Return the public names of a module: `__all__`, or what it defines."""
+    """Return the public names of a module: `__all__`, or the names that it defines."""
     for node in _tree(module).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
             return [str(name) for name in ast.literal_eval(node.value)]
@@ -171,7 +170,7 @@ def _exported(module: str) -> list[str]:
 
 
 def _definition(module: str, name: str) -> Found:
-    """Return where a name is defined, following imports."""
+    """Return the module and the definition of a name, following imports."""
     for node in _tree(module).body:
         named = isinstance(node, FUNCTION | ast.ClassDef) and node.name == name
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
@@ -211,7 +210,7 @@ def _class(module: str, node: ast.ClassDef) -> str:
 
 
 def _public_above(node: ast.ClassDef) -> list[str]:
-    """Return the public classes that a class inherits from, also through one that is not public."""
+    """Return the public base classes of a class, also those behind a private base class."""
     names = [base.id for base in node.bases if isinstance(base, ast.Name)]
     direct = [name for name in names if name in _public_classes()]
     if direct or not any(_is_ours("lakewright.errors", name) for name in names):
@@ -229,7 +228,7 @@ def _where(name: str) -> str:
 def _members(
     module: str, node: ast.ClassDef
 ) -> tuple[dict[str, str], dict[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Return the public fields of a frozen value, and the public methods of a class and of those it inherits from."""
+    """Return the public fields of a dataclass, and the public methods of a class with the inherited ones."""
     fields: dict[str, str] = {}
     methods: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
     for item in node.body:
@@ -262,7 +261,7 @@ def _is(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, decorator: 
 
 
 def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, made: str = "") -> str:
-    """Return a call with all types, one argument a line where it is long; of a property its type; what is `made`."""
+    """Return the signature with types, wrapped if it is long; `made` is the name of the class of a constructor."""
     name, returned = made or node.name, f" -> {ast.unparse(node.returns)}" if node.returns and not made else ""
     if _is(node, "property"):
         return f"{name}{returned.replace(' -> ', ': ')}"
@@ -274,7 +273,7 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, made: str = "") -> 
 
 
 def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """Return the arguments one by one, defaults with blanks around the sign as the formatter writes them."""
+    """Return the arguments one by one, with the spacing of the formatter."""
     parts, depth = [""], 0
     for character in ast.unparse(node.args):
         depth += (character in "([{") - (character in ")]}")
@@ -286,7 +285,7 @@ def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def _double(code: str) -> str:
-    """Return code with the quotes that the formatter writes."""
+    """Return code with double quotes."""
     return code.replace("'", '"')
 
 
@@ -296,7 +295,7 @@ def _fenced(code: str, language: str = "py") -> str:
 
 
 def _text(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
-    """Return a docstring as markdown: its examples in a box."""
+    """Return a docstring as markdown, with its examples as code blocks."""
     shown = list(_paragraphs(ast.get_docstring(node) or ""))
     return "\n".join(shown)
 

@@ -34,14 +34,14 @@ SECTIONS = {
 _HEAD = """\
 # Options
 
-Every option key of the other implementations of Paimon, and what lakewright does about it. `make house` writes this
-page from `spec/schema/option_keys.py`.
+Look up any option key of Paimon's implementations and what lakewright does with it. No option is ignored silently.
 
-No option is ignored in silence. An option that is refused is refused where it is given (`create_table`, `alter_table`,
-`table.copy`, `open_table`, options of Spark) before anything is written, and where it is stored with a table, when rows
-are read or written. A value that asks for nothing, such as the default, is never refused. A key that is not on this
-page is a `LakewrightWarning` that names the nearest one, once per process and table; `format("lakewright")` of Spark
-refuses it. Options of a storage (`s3.`, `fs.`, `gs.`, `adls.`, `oss.`, `dfs.` ...) have [a page](storage.md).
+- **Refused options** are refused before anything is written: by `create_table`, `alter_table`, `table.copy`,
+  `open_table` and Spark's options, and when rows of a table that stores them are read or written. A value that asks for
+  nothing, such as the default, is never refused.
+- **Unknown keys** cause a `LakewrightWarning` that names the most similar key, once per process and table.
+  `format("lakewright")` on Spark refuses them.
+- **Storage options** (`s3.`, `fs.`, `gs.`, `adls.`, `oss.`, `dfs.` ...) are described in [storage](storage.md).
 
 ```python
 import warnings

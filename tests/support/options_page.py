@@ -121,3 +121,7 @@ def _code(names: Iterable[str]) -> str:
 def main() -> None:
     """Write the page anew."""
     PAGE.write_text(options_page())
+
+
+if __name__ == "__main__":
+    main()

@@ -44,3 +44,7 @@ def _table(names: list[str]) -> Iterator[str]:
 
 def _number(release: str) -> tuple[int, ...]:
     return tuple(map(int, release.split(".")))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_versions_table(PAGE.read_text()))

@@ -21,8 +21,13 @@ DEFINITIONS = SOURCE / "spec" / "options.py"
 ABOUT_VALUES = {SOURCE / "spec/schema/option_keys.py", SOURCE / "spec/schema/option_changes.py", DEFINITIONS}
 FILES = [path for path in SOURCE.rglob("*.py") if "pypaimon" not in path.parts and path not in ABOUT_VALUES]
 CODE = "\n".join(path.read_text() for path in FILES)
-METHODS = re.findall(r"    def (\w+)\(self.*?(?=\n    def |\n\n\n)", DEFINITIONS.read_text(), re.DOTALL)
-BODIES = re.findall(r"    def \w+\(self.*?(?=\n    def |\n\n\n)", DEFINITIONS.read_text(), re.DOTALL)
+NAMED = set(re.findall(r"\bCoreOptions\.(\w+)", CODE))
+CALLED = set(re.findall(r"\.(\w+)\(", CODE))
+# The methods of CoreOptions, and which options each of them names.
+METHODS = {
+    found[1]: set(re.findall(r"\bCoreOptions\.(\w+)", found[0]))
+    for found in re.finditer(r"    def (\w+)\(self.*?(?=\n    def |\n\n\n)", DEFINITIONS.read_text(), re.DOTALL)
+}
 # Options that are done about in part: the reason of each says which part.
 IN_PART: set[str] = set()
 # Options that are read as text, because they are not of tables or not of one value.
@@ -34,9 +39,8 @@ ABOUT_OPTIONS = {"deletion-vectors.modifiable"}
 def is_used(key: str) -> bool:
     """Whether the sources use an option outside its definition."""
     if key in NAMES:
-        name = re.compile(rf"\bCoreOptions\.{NAMES[key]}\b")
-        through = [method for method, body in zip(METHODS, BODIES, strict=True) if name.search(body)]
-        return name.search(CODE) is not None or any(f".{method}(" in CODE for method in through)
+        name = NAMES[key]
+        return name in NAMED or any(name in named and method in CALLED for method, named in METHODS.items())
     return key in BY_TEXT and f'"{key}"' in CODE
 
 

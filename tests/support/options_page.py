@@ -1,4 +1,4 @@
-"""The page docs/options.md: the table of option keys and their defaults in, markdown out. `make house` writes it."""
+"""Write docs/options.md from the table of option keys: run `python -m support.options_page` in tests/."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SECTIONS = {
 _HEAD = """\
 # Options
 
-Every option key of the other implementations of Paimon, and what lakewright does about it. `make house` writes this
-page from `spec/schema/option_keys.py`.
+Every option key of the other implementations of Paimon, and what lakewright does about it. This page is
+generated from `spec/schema/option_keys.py`.
 
 No option is ignored in silence. An option that is refused is refused where it is given (`create_table`, `alter_table`,
 `table.copy`, `open_table`, options of Spark) before anything is written, and where it is stored with a table, when rows

@@ -114,4 +114,4 @@ def test_keys_with_a_part_that_users_choose_are_known() -> None:
 
 
 def test_the_page_of_options_is_that_of_the_table() -> None:
-    assert PAGE.read_text() == options_page(), "docs/options.md is older than the table of keys: run `make house`"
+    assert PAGE.read_text() == options_page(), "outdated: run `python -m support.options_page` in tests/"

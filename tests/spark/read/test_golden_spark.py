@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeAlias
@@ -39,14 +39,14 @@ def catalog() -> lw.Catalog:
 
 
 @pytest.fixture(scope="module")
-def reads(spark: SparkSession, catalog: lw.Catalog) -> Reads:
-    """Read all tables side by side: most of the time of a small job is spent in the driver."""
+def reads(spark: SparkSession, catalog: lw.Catalog) -> Iterator[Reads]:
+    """Read all tables concurrently: most of the time of a small job is spent in the driver."""
 
     def read(name: str) -> pa.Table:
         return to_arrow(read_table(spark, catalog.get_table(name)))
 
     with ThreadPoolExecutor(4) as pool:
-        return {name: pool.submit(read, name) for name in READ}
+        yield {name: pool.submit(read, name) for name in READ}
 
 
 def _assert_same(rows: Callable[[], pa.Table], table: lw.FileStoreTable, name: str, numbers: list[int]) -> None:

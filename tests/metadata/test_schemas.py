@@ -14,7 +14,6 @@ from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
-from support.golden import WAREHOUSE, expected
 
 INT = AtomicType("INT")
 ADD_N = SchemaChange.add_column("n", INT)
@@ -37,17 +36,6 @@ def schemas(tmp_path: Path) -> Schemas:
 
 def evolve(schemas: Schemas, *changes: SchemaChange, attempts: int = 20) -> TableSchema:
     return schemas.evolve(changes, has_snapshot=True, time_millis=5, attempts=attempts)
-
-
-@pytest.mark.parametrize("name", expected())
-def test_golden_tables(name: str) -> None:
-    database, table = name.split(".")
-    schemas = schemas_at(WAREHOUSE / f"{database}.db" / table)
-    assert [schema.id for schema in schemas.all()] == schemas.ids()
-    latest = schemas.latest()
-    assert latest is not None
-    assert latest.id == max(schemas.ids())
-    assert [column.name for column in latest.fields] == [column[1] for column in expected()[name]["columns"]]
 
 
 def test_no_table(tmp_path: Path) -> None:

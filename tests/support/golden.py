@@ -15,11 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WAREHOUSE = GOLDEN / "warehouse"
+# Tables of every kind, for engines, which read through the same functions as tests/test_golden.py. The last is refused.
+SAMPLE = (
+    "append.no_snapshot",
+    "append.unaware_compacted",
+    "dv.append_bitmap32",
+    "dv.pk_bitmap64",
+    "engine.partial_update_groups",
+    "evolve.types_parquet",
+    "part.by_many",
+    "pk.dedup_deletes",
+    "track.evolution",
+    "types.nested_parquet",
+    "types.scalars_orc",
+    "types.variant",
+)
 
 
 @functools.cache
@@ -27,6 +43,12 @@ def expected() -> dict[str, dict[str, Any]]:
     """Return what Java reads from every golden table."""
     tables: dict[str, dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())["tables"]
     return tables
+
+
+def sampled(names: Iterable[str]) -> list[Any]:
+    """Return parameters for names of tables: those of the sample, and at night all."""
+    marks = {False: [pytest.mark.nightly], True: []}
+    return [pytest.param(name, marks=marks[name in SAMPLE]) for name in names]
 
 
 def expected_rows(spec: dict[str, Any], numbers: Iterable[int]) -> list[Any]:

@@ -1,11 +1,9 @@
-"""What changed between snapshots: the golden tables' own events, differences of their states, and the ways to ask."""
+"""What changed between snapshots, and the ways to ask; tests/test_golden.py reads the changes of all golden tables."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import pickle
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,9 +24,6 @@ from support.keyed_tables import keyed_store
 from support.read_tables import append, golden_store, new_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("x", pa.float64())])
-TABLES = sorted(name for name, spec in expected().items() if not spec.get("mayRefuse"))
-KEYED = [name for name in TABLES if expected()[name]["primaryKeys"]]
-APPEND = [name for name in TABLES if not expected()[name]["primaryKeys"]]
 
 
 def between(name: str, start: object, end: object, mode: str = "auto", **options: str) -> TableStore:
@@ -49,60 +44,6 @@ def told(spec: dict[str, Any], events: Iterable[tuple[str, int]], store: TableSt
     """Return the events of `expected.json` as rows that begin with their kind."""
     found = [(kind, expected_rows(spec, [number])) for kind, number in events]
     return [[kind, *normalised(rows, store.schema.fields)[0]] for kind, rows in found]
-
-
-@pytest.mark.parametrize("name", KEYED)
-def test_events_of_every_snapshot_are_those_java_reads(name: str) -> None:
-    spec = expected()[name]
-    for snapshot, mode in itertools.product(spec["snapshots"], ("delta", "changelog")):
-        if mode not in snapshot:
-            continue
-        store = between(name, snapshot["id"] - 1, snapshot["id"], mode)
-        want = told(spec, snapshot[mode], store)
-        builder = ReadBuilder(store).with_include_row_kind()
-        splits = builder.new_scan().plan().splits()
-        parts = [rows_of(builder.new_read().to_arrow([split]), store) for split in splits]
-        assert in_order(itertools.chain(*parts)) == in_order(want)
-        for part in parts:  # the order of buckets has no meaning, that of the rows of a bucket has
-            left = iter(want)
-            assert all(row in left for row in part)
-
-
-@pytest.mark.parametrize("name", [name for name in KEYED if name != "pk.rescaled_bucket"])
-def test_differences_of_states_of_keyed_tables(name: str) -> None:
-    spec = expected()[name]
-    same_columns = [s for s in spec["snapshots"] if "columns" not in s]
-    for first, second in itertools.combinations(same_columns, 2):
-        store = between(name, first["id"], second["id"], "diff")
-        fields = store.schema.fields
-        keys = [n for n, f in enumerate(fields) if f.name in {*store.schema.primary_keys, *store.schema.partition_keys}]
-        before, after = (
-            {json.dumps([row[n] for n in keys]): row for row in normalised(expected_rows(spec, s["rows"]), fields)}
-            for s in (first, second)
-        )
-        want = [["-D", *before[key]] for key in before.keys() - after.keys()]
-        want += [["+I", *after[key]] for key in after.keys() - before.keys()]
-        loose = [n for n, f in enumerate(fields) if f.name in spec.get("unorderedArrays", ())]
-        for key in before.keys() & after.keys():
-            if in_order([before[key]], loose) != in_order([after[key]], loose):
-                want += [["-U", *before[key]], ["+U", *after[key]]]
-        assert in_order(changes(store), [n + 1 for n in loose]) == in_order(want, [n + 1 for n in loose])
-
-
-@pytest.mark.parametrize("name", APPEND)
-def test_differences_and_added_rows_of_append_tables(name: str) -> None:
-    spec = expected()[name]
-    same_columns = [s for s in spec["snapshots"] if "columns" not in s]
-    for first, second in itertools.combinations(same_columns, 2):
-        store = between(name, first["id"], second["id"], "diff")
-        before, after = (
-            Counter(in_order(normalised(expected_rows(spec, s["rows"]), store.schema.fields))) for s in (first, second)
-        )
-        want = [["-D", *json.loads(row)] for row in (before - after).elements()]
-        want += [["+I", *json.loads(row)] for row in (after - before).elements()]
-        assert in_order(changes(store)) == in_order(want)
-        if second["id"] == first["id"] + 1 and second["kind"] == "APPEND" and name != "track.evolution":
-            assert in_order(changes(between(name, first["id"], second["id"]))) == in_order(want)
 
 
 def test_an_update_of_some_columns_is_no_event_but_a_difference() -> None:

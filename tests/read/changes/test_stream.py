@@ -19,21 +19,11 @@ from lakewright.read.builder import Plan
 from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
 from lakewright.spec.snapshot import CommitKind, to_json
 from lakewright.table.write_builder import BatchWriteBuilder
-from support.golden import expected, expected_rows, in_order, normalised, spelled
+from support.golden import expected, expected_rows, in_order, spelled
 from support.read_tables import append, golden_store, new_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
-KEYED = sorted(n for n, spec in expected().items() if spec["primaryKeys"] and not spec.get("mayRefuse"))
-REPLACING = [  # tables whose rows are replaced as a whole, so that their events lead to their rows
-    name
-    for name in KEYED
-    if expected()[name]["options"].get("merge-engine", "deduplicate") == "deduplicate"
-    and not {"sequence.field", "ignore-delete"} & expected()[name]["options"].keys()
-    and all(s["kind"] != "OVERWRITE" for s in expected()[name]["snapshots"])
-    and name not in {"pk.postpone", "changelog.full_compaction"}
-    and "deletion-vectors.enabled" not in expected()[name]["options"]
-]
-PRODUCED = [name for name in KEYED if name.startswith("changelog.")]
+PRODUCED = sorted(name for name in expected() if name.startswith("changelog."))
 
 
 @pytest.fixture
@@ -168,27 +158,6 @@ def test_beginnings_that_cannot_be(
 
 
 # Golden tables: what a stream tells leads to the rows of the table.
-
-
-@pytest.mark.parametrize("name", REPLACING)
-def test_the_events_of_a_stream_lead_to_the_rows_of_the_table(name: str) -> None:
-    spec = expected()[name]
-    earliest = spec["snapshots"][0]["id"]
-    store = golden_store(name, {"scan.mode": "from-snapshot-full", "scan.snapshot-id": str(earliest)})
-    names = {*store.schema.primary_keys, *store.schema.partition_keys}
-    keys = [n for n, field in enumerate(store.schema.fields) if field.name in names]
-    state: dict[str, list[Any]] = {}
-    scan = StreamReadBuilder(store).new_streaming_scan()
-    while (plan := scan.plan()) is not None:
-        for kind, row in events(store, plan):
-            key = json.dumps([row[n] for n in keys])
-            if kind in {"+I", "+U"}:
-                state[key] = row
-            else:
-                state.pop(key, None)
-    want = normalised(expected_rows(spec, spec["rows"]), store.schema.fields)
-    assert in_order(state.values()) == in_order(want)
-    assert scan.checkpoint() == spec["snapshots"][-1]["id"] + 1
 
 
 @pytest.mark.parametrize("name", [name for name in PRODUCED if name not in {"changelog.input", "changelog.decoupled"}])

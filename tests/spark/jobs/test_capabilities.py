@@ -48,7 +48,7 @@ def test_a_release_has_the_features_that_came_before_it(spark: SparkSession) -> 
 
 def test_the_page_about_versions_says_what_each_release_can_do() -> None:
     page = PAGE.read_text()
-    assert page == with_versions_table(page), "the page is older than the sources: run `make house`"
+    assert page == with_versions_table(page), "outdated: run `python -m support.versions_page` in tests/"
 
 
 def test_a_missing_feature_is_refused_by_name_with_the_remedy(lack: Lack) -> None:

@@ -38,7 +38,7 @@ from lakewright.spec.types import (
     parse_type,
 )
 from support.effort import examples
-from support.golden import WAREHOUSE, expected
+from support.golden import WAREHOUSE
 
 FILES = sorted(WAREHOUSE.glob("*/*/schema/schema-*")) + sorted(WAREHOUSE.glob("*/*/branch/*/schema/schema-*"))
 INT, STRING = AtomicType("INT"), AtomicType("STRING")
@@ -64,21 +64,6 @@ def created(
 
 
 # Golden files
-
-
-@pytest.mark.parametrize("name", expected())
-def test_the_columns_of_every_golden_table_are_those_java_sees(name: str) -> None:
-    spec = expected()[name]
-    database, table = name.split(".")
-    directory = WAREHOUSE / f"{database}.db" / table / "schema"
-    newest = max(directory.glob("schema-*"), key=lambda path: int(path.name.removeprefix("schema-")))
-    schema = read(newest)
-    assert [[f.id, f.name, str(f.type)] for f in schema.fields] == [
-        [number, column, text] for number, column, text in spec["columns"]
-    ]
-    assert list(schema.primary_keys) == spec["primaryKeys"]
-    assert list(schema.partition_keys) == spec["partitionKeys"]
-    assert schema.options == spec["options"]
 
 
 def test_every_golden_schema_file_comes_out_as_it_went_in() -> None:

@@ -1,0 +1,83 @@
+"""Notes in design/ that name modules agree with the sources."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+
+import lakewright as lw
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "lakewright"
+TOUR = (ROOT / "design" / "tour.md").read_text()
+# The function with which a row enters each file from the sixth step of the tour on.
+STEPS = [
+    ("write/writer.py", "TableWriter.write"),
+    ("write/input/intake.py", "KeyedIntake.take"),
+    ("write/buckets/routing.py", "HashRouter.route"),
+    ("write/keyed_buffer.py", "KeyedBuffer.add"),
+    ("datafiles/rolling.py", "RollingFile.write"),
+    ("formats/parquet/writer.py", "ParquetEncoder.encode"),
+    ("commit/committer.py", "Committer.commit"),
+    ("commit/run.py", "CommitRun.publish"),
+    ("commit/publish.py", "SnapshotFiles.publish"),
+]
+
+
+def test_modules_and_names_of_the_seams_exist() -> None:
+    page = (ROOT / "design" / "0001-the-house.md").read_text()
+    seams = re.search(r"^## Seams\n.*?^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert seams is not None
+    modules = re.findall(r"[a-z_/]+\.py", "\n".join(re.findall(r"^# .*", seams[1], re.MULTILINE)))
+    assert modules
+    assert [module for module in modules if not (SOURCE / module).exists()] == []
+    words = set(re.findall(r"[A-Za-z_]\w{2,}", re.sub(r"#.*", "", seams[1])))
+    sources = set(re.findall(r"\w+", "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))))
+    assert sorted(words - sources) == []
+
+
+def test_files_of_the_tour_exist() -> None:
+    named = re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", TOUR)
+    assert named
+    assert [path for path in named if not (SOURCE / path).exists()] == []
+
+
+def test_a_write_goes_through_the_files_of_the_tour_in_their_order(tmp_path: Path) -> None:
+    files = re.findall(r"^\d+\. \*\*`([\w/]+\.py)`", TOUR.partition("## The way back")[0], re.MULTILINE)
+    # The first five steps run on Spark; messages are plain values.
+    assert [file for file in files[5:] if "message" not in file] == [file for file, _ in STEPS]
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("shop")
+    columns = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("day", pa.string(), nullable=False)])
+    keys: dict[str, Any] = {"partition_keys": ["day"], "primary_keys": ["day", "id"]}
+    catalog.create_table("shop.orders", lw.Schema.from_pyarrow_schema(columns, **keys, options={"bucket": "4"}))
+    table = catalog.get_table("shop.orders")
+    calls = _calls_of(lambda: lw.write_table(pa.table({"id": [7], "day": ["2026-01-09"]}), table))
+    assert [call for call in dict.fromkeys(calls) if call in STEPS] == STEPS
+
+
+def _calls_of(action: Callable[[], object]) -> list[tuple[str, str]]:
+    """Return the functions of the library that an action calls, in all threads: the file and the name."""
+    calls: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(str(SOURCE)):
+            calls.append((str(Path(code.co_filename).relative_to(SOURCE)), code.co_qualname))
+
+    before = sys.getprofile()
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+    return calls

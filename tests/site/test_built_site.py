@@ -71,6 +71,8 @@ def test_links_lead_to_pages_and_anchors(pages: dict[Path, _Page]) -> None:
                 continue
             target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
             target = target / "index.html" if target.is_dir() else target
+            if target.parent == SITE / "examples" and target.is_file():
+                continue
             held = pages.get(target)
             if held is None or (parts.fragment and unquote(parts.fragment) not in held.anchors):
                 wrong.append(f"{page.relative_to(SITE)}: {link}")
@@ -78,8 +80,8 @@ def test_links_lead_to_pages_and_anchors(pages: dict[Path, _Page]) -> None:
 
 
 def test_pictures_stand_in_the_page_as_they_were_drawn() -> None:
-    source = (ROOT / "docs" / "concepts.md").read_text()
-    shown = (SITE / "concepts.html").read_text()
+    source = (ROOT / "docs" / "architecture.md").read_text()
+    shown = (SITE / "architecture.html").read_text()
     named = re.findall(r"\((pictures/[\w-]+\.svg)\)", source)
     assert len(named) == 4
     for picture in named:

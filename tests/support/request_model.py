@@ -1,4 +1,4 @@
-"""Requests of an object store, counted: what docs/scale.md has formulas for, with the sizes that each depends on."""
+"""Count the requests to an object store for which docs/performance.md has formulas."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def expired(snapshots: int) -> int:
     return made.requests(lambda: made.table.expire_snapshots(retain_max=1, retain_min=1))
 
 
-# The names of the rows of the table in docs/scale.md.
+# The names of the rows of the table in docs/performance.md.
 MODEL: dict[str, tuple[Callable[..., int], list[dict[str, int]]]] = {
     "open a table": (opened, [{}]),
     "append": (appended, [{"F": 1, "M": 1}, {"F": 5, "M": 1}, {"F": 40, "M": 9}]),

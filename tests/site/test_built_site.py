@@ -80,8 +80,8 @@ def test_links_lead_to_pages_and_anchors(pages: dict[Path, _Page]) -> None:
 
 
 def test_pictures_stand_in_the_page_as_they_were_drawn() -> None:
-    source = (ROOT / "docs" / "architecture.md").read_text()
-    shown = (SITE / "architecture.html").read_text()
+    source = (ROOT / "docs" / "concepts.md").read_text()
+    shown = (SITE / "concepts.html").read_text()
     named = re.findall(r"\((pictures/[\w-]+\.svg)\)", source)
     assert len(named) == 4
     for picture in named:

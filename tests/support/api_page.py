@@ -78,7 +78,7 @@ _HEAD = """\
 # API
 
 Every public name of `lakewright`, from the docstrings, whose examples run as tests. `lakewright.pypaimon` has
-[the names of pypaimon](../from-pypaimon.md).
+[the names of pypaimon](../pypaimon.md).
 
 """
 

@@ -31,8 +31,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     texts |= {f"api/{name}": text for name, text in api_page.api_pages().items()}
     for page, text in texts.items():
         files.append(File.generated(config, page, content=text))
-    for script in sorted((ROOT / "examples").glob("*.py")):
-        files.append(File.generated(config, f"examples/{script.name}", content=script.read_text()))
     return files
 
 
@@ -41,7 +39,6 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     for name, page in _OF_THE_ROOT.items():
         markdown = markdown.replace(f"](../{name}", f"]({page}")
     markdown = markdown.replace("](../design/", "](design/").replace("](docs/", "](")
-    markdown = markdown.replace("](../examples/", "](examples/").replace("](../../examples/", "](../examples/")
     return _PICTURE.sub(_inside, markdown)
 
 

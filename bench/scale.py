@@ -1,4 +1,4 @@
-"""The constants of docs/scale.md: what one more file costs a commit, its driver, a plan and the manifests.
+"""The constants of docs/performance.md: what one more file costs a commit, its driver, a plan and the manifests.
 
     python -m bench.scale [--files 20000] [--scratch DIRECTORY]
 

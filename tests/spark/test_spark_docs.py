@@ -1,8 +1,10 @@
-"""README and the pages about Spark are executed, in the session of all tests."""
+"""README, the pages about Spark and the example on Spark run in the session of all tests."""
 
 from __future__ import annotations
 
 import re
+import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,15 @@ from pyspark.sql import SparkSession
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "spark").glob("*.md"))]
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _views(spark: SparkSession) -> Iterator[None]:
+    """Drop the views that a test made."""
+    yield
+    for view in spark.catalog.listTables():
+        if view.isTemporary:
+            spark.catalog.dropTempView(view.name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -22,10 +33,13 @@ def test_the_snippets_of_a_page_run_in_order(
     assert snippets, f"{page} shows no code"
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {"__name__": "page", "spark": spark}
-    try:
-        for number, code in enumerate(snippets):
-            exec(compile(code, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - the pages are ours
-    finally:
-        for view in spark.catalog.listTables():
-            if view.isTemporary:
-                spark.catalog.dropTempView(view.name)
+    for number, code in enumerate(snippets):
+        exec(compile(code, f"{page.name}[{number}]", "exec"), scope)  # noqa: S102 - the pages are ours
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples" / "spark.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "deleted: 1000\nupdated: 1 inserted: 1\norders above 899.5: 4\n" in printed
+    assert "| north|  3000|1349416.0|" in printed

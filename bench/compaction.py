@@ -4,7 +4,7 @@
 
 Every run works on a fresh copy of the table. `compact` joins the files, `z-order` sorts all rows along a curve through
 two columns. Then the share of the files is counted that queries for one point in these columns open. `deltalake` runs
-in the environment of the peers (see `bench/run.py`). Run by `make bench-compaction`.
+in the environment of the peers (see `bench/run.py`). Run by `make bench CASE=compaction`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 The store is `bench/slow_s3.py`. Tables have 30 small commits, the times are medians. Goals stand beside the figures,
 and the number of requests, which the store counts. With `--peers`, libraries that are installed in the environment of
-the peers do the same, as far as they can. Run by `make bench-latency`.
+the peers do the same, as far as they can. Run by `make bench CASE=latency`.
 """
 
 from __future__ import annotations

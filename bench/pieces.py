@@ -5,7 +5,7 @@ processor time, and pyarrow's read of the same file. The last column bears a bus
 whole in one thread, divided by that of the longer of its two pieces. `--spark` adds two tasks against
 one where rows must merge.
 
-    make bench-pieces
+    make bench CASE=pieces
 """
 
 from __future__ import annotations

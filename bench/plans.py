@@ -6,7 +6,7 @@ The table has 100 partitions; its manifests are written by commits, its data fil
 Measured are, each time in a new process: the plan of all files, the plan with a filter that keeps one file, the second
 plan of a process, and for us also a small commit and how long it takes to look at every file of a plan. Beside the time
 on the wall stands the processor time, which other work on the machine disturbs least. pypaimon-rust runs in the
-environment of the peers (see `bench/run.py`). Run by `make bench-plans`.
+environment of the peers (see `bench/run.py`). Run by `make bench CASE=plans`.
 """
 
 from __future__ import annotations

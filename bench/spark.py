@@ -1,9 +1,9 @@
 """Spark: ours against Spark's own parquet, in one session, interleaved; Java Paimon likewise, apart.
 
-Run under PySpark 4.x it measures lakewright (`make bench-spark`), under PySpark 3.5 with the connector's jar it
-measures Java Paimon (`make bench-java`). The two sessions cannot be one, so each is compared with native parquet doing
-the nearest same thing in the same session, and only those ratios are comparable. A cell has two ratios: of the time on
-the wall, and of the processor time of the session's whole process tree, which a busy neighbour disturbs least.
+Run under PySpark 4.x it measures lakewright (`make bench CASE=spark`), under PySpark 3.5 with the connector's jar it
+measures Java Paimon (`make bench CASE=java`). The two sessions cannot be one, so each is compared with native parquet
+doing the nearest same thing in the same session, and only those ratios are comparable. A cell has two ratios: of the
+time on the wall, and of the processor time of the session's whole process tree, which a busy neighbour disturbs least.
 """
 
 from __future__ import annotations

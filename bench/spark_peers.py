@@ -5,7 +5,7 @@
 All tables go through the same changes, one after the other, and must hold the same rows in the end. `queries` runs 22
 queries of the shape of TPC-H by SQL on our tables, and by Spark on views over the same files. `compaction` joins 1,000
 small files with 10 million rows, and sorts them along a z-order curve, in ours and in Delta Lake. Run by
-`make bench-spark-peers`.
+`make bench CASE=spark-peers`.
 """
 
 from __future__ import annotations

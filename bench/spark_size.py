@@ -6,7 +6,7 @@ Each size runs in a process of its own, after a small run that warms the session
 on the wall and of the processor (of all processes together), rows a second, and the peak memory of the JVM, of the
 driver's Python and of the largest Python worker; then the time per row of each size as a multiple of the first one's.
 What the table holds is compared with what it must hold: the number of rows and partitions, and the sums of three
-columns. Run by `make bench-spark-size`, with `ROWS="5000000 100000000"`.
+columns. Run by `make bench CASE=spark-size`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The page docs/options.md: the table of option keys and their defaults in, markdown out. `make house` writes it."""
+"""The page docs/options.md: the table of option keys and their defaults in, markdown out.
+
+`python -m support.options_page` in tests/ writes it, and a test compares it with what is written.
+"""
 
 from __future__ import annotations
 
@@ -121,3 +124,7 @@ def _code(names: Iterable[str]) -> str:
 def main() -> None:
     """Write the page anew."""
     PAGE.write_text(options_page())
+
+
+if __name__ == "__main__":
+    main()

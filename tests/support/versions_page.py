@@ -1,20 +1,21 @@
 """The table of PySpark releases in docs/spark/cluster.md: the features of `capabilities` in, markdown out.
 
-`make house` writes it, and a test compares it with what is written.
+`python -m support.versions_page` in tests/ writes it, and a test compares it with what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lakewright.spark.jobs.capabilities import Feature, java_versions
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "spark" / "cluster.md"
-BEGIN = "<!-- written by `make house`: begin -->\n"
-END = "<!-- written by `make house`: end -->\n"
-RELEASES = ["3.5", "4.0", "4.1", "4.2", "4.3"]  # `make nightly` tests the older ones, `make test` the last
+BEGIN = "<!-- written by tests/support/versions_page.py: begin -->\n"
+END = "<!-- written by tests/support/versions_page.py: end -->\n"
+# The newest one is that of the development environment, the others have a part of `make nightly` each.
+RELEASES = ("3.5", "4.0", "4.1", "4.2", "4.3")
 
 
 def with_versions_table(page: str) -> str:
@@ -24,7 +25,7 @@ def with_versions_table(page: str) -> str:
     return before + begin + "".join(f"{line}\n" for line in _table(RELEASES)) + end + after
 
 
-def _table(names: list[str]) -> Iterator[str]:
+def _table(names: Sequence[str]) -> Iterator[str]:
     yield f"| | {' | '.join(names)} | where it is missing |"
     yield f"| --- |{' --- |' * len(names)} --- |"
     for feature in sorted(Feature, key=lambda one: one.is_replaced):
@@ -38,3 +39,7 @@ def _table(names: list[str]) -> Iterator[str]:
 
 def _number(release: str) -> tuple[int, ...]:
     return tuple(map(int, release.split(".")))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_versions_table(PAGE.read_text()))

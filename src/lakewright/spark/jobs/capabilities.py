@@ -7,7 +7,7 @@
 
 A feature is found by looking for it, never by a version number: releases of vendors carry features of later versions.
 Only the Javas that a Spark runs on are told by its version, since nothing else says them. The answers are found once in
-a process. What `Feature.since` says is for messages and for the table in the documentation; `make spark-matrix` checks
+a process. What `Feature.since` says is for messages and for the table in the documentation; `make nightly` checks
 that it is right. Operations that take another way where a feature is missing are in `frames`.
 """
 

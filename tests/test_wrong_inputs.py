@@ -6,7 +6,6 @@ The callables are found by introspection, so a new one is covered as soon as it 
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import shutil
@@ -88,11 +87,42 @@ def _make(root: Path) -> None:
         lake.table(name).create_branch("dev", "v1")
 
 
+class Workplace:
+    """A copy of a warehouse that all calls share; what a call changed is put back, file by file."""
+
+    def __init__(self, pristine: Path, root: Path) -> None:
+        self.pristine, self.lake = pristine, Lake(root)
+        shutil.copytree(pristine, root)
+        self.whole = self.files()
+
+    def files(self) -> dict[str, tuple[int, int]]:
+        """Return the size and time of every file, and every directory, by its path."""
+        found: dict[str, tuple[int, int]] = {}
+        for directory, _, names in os.walk(self.lake.root):
+            found[directory] = (-1, -1)
+            for name in names:
+                facts = os.stat(path := os.path.join(directory, name))  # noqa: PTH116, PTH118 - very many calls
+                found[path] = (facts.st_size, facts.st_mtime_ns)
+        return found
+
+    def restore(self) -> None:
+        """Remove what is new, and copy what is gone or changed."""
+        now = self.files()
+        for path in sorted(now.keys() - self.whole.keys(), reverse=True):
+            (Path.rmdir if now[path] == (-1, -1) else Path.unlink)(Path(path))
+        for path in sorted(path for path, facts in self.whole.items() if now.get(path) != facts):
+            source = self.pristine / Path(path).relative_to(self.lake.root)
+            if source.is_dir():
+                Path(path).mkdir()
+            else:
+                shutil.copy2(source, path)
+
+
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("pristine")
-    _make(root)
-    return root
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    root = tmp_path_factory.mktemp("wrong-inputs")
+    _make(root / "pristine")
+    return Workplace(root / "pristine", root / "lake")
 
 
 # What is called: public classes and functions, each with valid arguments.
@@ -452,16 +482,6 @@ def _wrong_values(lake: Lake) -> list[object]:
     ]
 
 
-def _digest(root: Path) -> str:
-    found = hashlib.sha256()
-    for directory, directories, files in os.walk(root):
-        directories.sort()
-        for name in sorted(files):
-            facts = os.stat(os.path.join(directory, name))  # noqa: PTH116, PTH118 - called a hundred thousand times
-            found.update(f"{directory}/{name} {facts.st_size} {facts.st_mtime_ns}".encode())
-    return found.hexdigest()
-
-
 @contextmanager
 def _bounded(what: str) -> Iterator[None]:
     """Fail, instead of hanging, when something takes too long."""
@@ -499,10 +519,8 @@ CALLS = [call for call in _calls() if call.parameters]
 
 
 @pytest.mark.parametrize("number", range(len(CALLS)), ids=lambda number: f"{CALLS[number].name}-{number}")
-def test_wrong_values_are_refused_and_change_nothing(number: int, pristine: Path, tmp_path: Path) -> None:
-    call, root = CALLS[number], tmp_path / "lake"
-    shutil.copytree(pristine, root)
-    lake, before = Lake(root), _digest(root)
+def test_wrong_values_are_refused_and_change_nothing(number: int, workplace: Workplace) -> None:
+    call, lake = CALLS[number], workplace.lake
     complaints = []
     for turn, parameter in enumerate(call.parameters, number):
         for place, wrong in thinned(list(enumerate(_wrong_values(lake))), turn):
@@ -511,16 +529,15 @@ def test_wrong_values_are_refused_and_change_nothing(number: int, pristine: Path
                 warnings.simplefilter("ignore")
                 valid = call.valid(lake)
                 function = call.find(lake)
-                start = _digest(root)
+                start = workplace.files()
                 error = _outcome(call, function, {**valid, parameter.name: wrong})
             if error is not None and not isinstance(error, LakewrightError):
                 complaints.append(f"{what}: {type(error).__name__}: {str(error)[:150]}")
             if error is not None and len(str(error)) > 3000:
                 complaints.append(f"{what}: a message of {len(str(error))} characters")
-            after = _digest(root)
+            after = workplace.files()
             if error is not None and after != start:
                 complaints.append(f"{what}: raised {type(error).__name__}, and the disk changed")
-            if after != before:
-                shutil.rmtree(root)
-                shutil.copytree(pristine, root)
+            if after != workplace.whole:
+                workplace.restore()
     assert not complaints, "\n".join(complaints)

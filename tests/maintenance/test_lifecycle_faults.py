@@ -176,8 +176,12 @@ VERBS = {
 }
 
 
+# Its parts are verbs of their own: expiries of snapshots and partitions, and automatic tags.
+NIGHTLY = pytest.param("upkeep", marks=pytest.mark.nightly)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", [*(name for name in VERBS if name != "upkeep"), NIGHTLY])
 def test_every_fault_leaves_a_sound_table_and_the_next_call_finishes(name: str) -> None:
     verb, memory = VERBS[name], MemoryStorage(f"lifecycle-{name.replace(' ', '-')}")
     catalog = FileSystemCatalog(memory, f"{memory.root}/w", {})

@@ -19,10 +19,14 @@ from support.s3 import S3Server
 
 class TestFiles(MarkedCatalogContract):
     stores_properties = False
-
     @pytest.fixture
     def catalog(self, tmp_path: Path) -> Catalog:
         return lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse"), "lakewright.durable": "false"})
+
+    @pytest.mark.processes
+    @pytest.mark.nightly  # workers of Spark and Ray write to such tables per push
+    def test_a_table_in_another_process(self, db: InDatabase) -> None:
+        super().test_a_table_in_another_process(db)
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ from lakewright.metadata import snapshots
 from lakewright.metadata.manifest_cache import CACHE, ManifestCache
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.testing.storage import FaultyStorage, MemoryImage, MemoryStorage
-from support.effort import examples, thinned
+from support.effort import examples, is_thin, thinned
 from support.golden import WAREHOUSE
 
 pytestmark = pytest.mark.long
@@ -408,7 +408,7 @@ def _one_of_each_kind(specimen: Specimen) -> list[str]:
     ]
 
 
-def test_every_bit_of_the_metadata_files() -> None:
+def test_flipped_bits_of_metadata_files_are_noticed() -> None:
     specimen = make_history("metadata", {}, partitioned=True)
     tally = Tally()
     for path in _one_of_each_kind(specimen):
@@ -419,7 +419,7 @@ def test_every_bit_of_the_metadata_files() -> None:
     _report("every bit of the metadata", tally)
 
 
-def test_a_flipped_bit_in_any_file(specimen: Specimen) -> None:
+def test_flipped_bits_of_any_file_are_noticed(specimen: Specimen) -> None:
     """Sampled bits of every file, seen by the file's own readers; some of them seen by whole reads of the table."""
     dice, tally = random.Random(5), Tally()
     for path in specimen.files():
@@ -433,7 +433,7 @@ def test_a_flipped_bit_in_any_file(specimen: Specimen) -> None:
     _report(f"flipped bits, {specimen.name}", tally)
 
 
-def test_files_that_are_cut_zeroed_grown_swapped_or_gone(specimen: Specimen) -> None:
+def test_cut_zeroed_grown_swapped_or_missing_files_are_noticed(specimen: Specimen) -> None:
     dice, tally, known = random.Random(6), Tally(), Tally()
     for path in specimen.files():
         data = specimen.image.files[path]
@@ -450,7 +450,7 @@ def test_files_that_are_cut_zeroed_grown_swapped_or_gone(specimen: Specimen) -> 
 
 
 @pytest.mark.parametrize("file_format", CODECS)
-def test_every_codec(file_format: str) -> None:
+def test_a_flipped_bit_is_noticed_with_every_codec(file_format: str) -> None:
     """Whatever compresses the rows, also if nothing does, a flipped bit is noticed."""
     dice, tally = random.Random(7), Tally()
     for codec in CODECS[file_format].split():
@@ -477,7 +477,7 @@ def _pages(data: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def test_every_bit_of_page_headers() -> None:
+def test_flipped_bits_of_page_headers_are_noticed() -> None:
     """Checksums of pages do not cover their headers, which say how the bytes are to be understood."""
     tally = Tally()
     for dtype in (pa.int32(), pa.int64(), pa.string()):
@@ -493,7 +493,7 @@ def test_every_bit_of_page_headers() -> None:
     _report("page headers", tally)
 
 
-def test_a_file_too_large_to_be_read_at_once() -> None:
+def test_flipped_bits_of_a_streamed_file_are_noticed() -> None:
     """Parquet files from a megabyte on are checked while they are streamed."""
     dice, tally = random.Random(8), Tally()
     numbers = np.random.default_rng(8)
@@ -540,7 +540,7 @@ def _text(table: pa.Table) -> str:
     return str(table.schema) + repr(table.to_pylist())
 
 
-def test_flipped_bits_in_tables_of_others_are_measured(tmp_path: Path) -> None:
+def test_flipped_bits_in_tables_of_java_are_counted(tmp_path: Path) -> None:
     dice = random.Random(10)
     for name in OTHERS:
         database, table = name.split(".")
@@ -616,6 +616,9 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
 }
 
 
+COSTLY = {"avro: a deflated block of 1 GB"}  # to make; the one of zstd is for every push
+
+
 def _read_bomb(name: str) -> str:
     file_format, make = BOMBS[name]
     data = make()
@@ -634,7 +637,7 @@ def _read_bomb(name: str) -> str:
 @pytest.mark.processes
 def test_headers_that_claim_huge_sizes_take_no_memory() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = {name: pool.apply_async(_read_bomb, (name,)) for name in BOMBS}
+        found = {name: pool.apply_async(_read_bomb, (name,)) for name in BOMBS if name not in COSTLY or not is_thin()}
         outcomes = {name: result.get(timeout=50) for name, result in found.items()}
     for name, outcome in outcomes.items():
         print(f"{name}: {outcome[:160]}")

@@ -165,8 +165,8 @@ def test_the_enumerator_notices_an_operation_that_is_not_atomic() -> None:
     """A check that cannot fail proves nothing: two commits in one operation must be caught between."""
 
     def twice(catalog: lw.Catalog) -> None:
-        append(catalog)
-        append(catalog)
+        for name in ("a", "b"):
+            catalog.alter_table("d.t", [lw.SchemaChange.add_column(name, lw.AtomicType("STRING"))])
 
     report = enumerate_faults(Operation("twice", empty_table, twice), observe, (FaultKind.CRASH_AFTER,))
     assert any("a state between" in failure for failure in report.failures)

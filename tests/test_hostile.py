@@ -226,7 +226,7 @@ def _attack_names(world: World, name: str) -> None:
     world.restore()
 
 
-def test_names_of_databases_tables_branches_and_tags(world: World) -> None:
+def test_hostile_names_stay_in_their_directory(world: World) -> None:
     for name in NAMES:
         _attack_names(world, name)
     print(f"{world.cases} cases, {world.refused} refused")
@@ -234,11 +234,11 @@ def test_names_of_databases_tables_branches_and_tags(world: World) -> None:
 
 @given(HOSTILE_TEXT)
 @settings(max_examples=examples(40), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_as_a_name(world: World, name: str) -> None:
+def test_any_text_as_a_name_stays_in_its_directory(world: World, name: str) -> None:
     _attack_names(world, name)
 
 
-def test_partition_values_and_column_names(world: World) -> None:
+def test_hostile_partition_values_and_column_names_make_one_directory(world: World) -> None:
     """Each value makes one directory below the table, and comes back as it was written."""
     values = [name for name in NAMES if encodes(name)]
 
@@ -282,7 +282,7 @@ def _planted(text: str, name: str) -> bytes:
     return text.replace(json.dumps(_PLACE), json.dumps(name)).encode()
 
 
-def test_options_that_name_places(world: World) -> None:
+def test_options_with_hostile_paths_stay_in_the_table(world: World) -> None:
     for number, name in enumerate(NAMES):
         for key in in_turn(
             number, ("data-file.path-directory", "partition.default-name", "data-file.prefix", "branch")

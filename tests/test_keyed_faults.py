@@ -99,7 +99,7 @@ THREE_FAULTS = (FaultKind.ERROR_BEFORE, FaultKind.CRASH_AFTER, FaultKind.DISK_FU
 WRITE_ONLY = {"bucket": "1", "write-only": "true"}
 ONE_BEFORE = (0,)  # where a second write before the operation would only make the history longer
 OPERATIONS = [
-    Operation("upsert", written(WRITE_ONLY), upsert),
+    Operation("upsert", written(WRITE_ONLY, ONE_BEFORE), upsert),
     Operation("upsert with a compaction", written(RUNS, ONE_BEFORE), upsert),
     Operation("upsert with deletion vectors", written(VECTORS, ONE_BEFORE), upsert),
     Operation("upsert with a changelog", written(PRODUCER, ONE_BEFORE), upsert),
@@ -135,7 +135,7 @@ def test_every_fault_leaves_the_table_whole(operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("run", [expire, rescale], ids=["expire", "rescale"])
-def test_what_keeps_the_rows_keeps_them_whatever_fails(run: Action) -> None:
+def test_every_fault_of_an_expiry_or_rescale_keeps_the_rows(run: Action) -> None:
     """Rescaling stores an option and overwrites the table: between the two nothing can be written, but all be read."""
     report = enumerate_faults(Operation("keep", written(RUNS), run, run), newest, thin=is_thin())
     assert report.calls > 0

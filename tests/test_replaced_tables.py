@@ -180,7 +180,7 @@ def test_every_verb_of_an_old_handle_is_refused_and_changes_nothing(lake: Lake, 
         assert lake.root.exists() == (error is TableReplacedError), name
 
 
-def test_a_new_handle_goes_on(lake: Lake) -> None:
+def test_a_new_handle_writes_to_the_new_table(lake: Lake) -> None:
     lake.make_again()
     table = lake.table()
     lw.write_table(NEW_ROWS.set_column(0, "id", [["z"]]), table)
@@ -333,7 +333,7 @@ catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({{"other": p
     assert lake.files() == before
 
 
-def test_a_branch_knows_its_table(lake: Lake) -> None:
+def test_a_handle_of_a_branch_is_refused_once_its_table_is_replaced(lake: Lake) -> None:
     layout = Layout(str(lake.root))
     branch = Path(layout.for_branch("b").branch_root)
     shutil.copytree(lake.root / "schema", branch / "schema")

@@ -19,6 +19,7 @@ from support.s3 import S3Server
 
 class TestFiles(MarkedCatalogContract):
     stores_properties = False
+
     @pytest.fixture
     def catalog(self, tmp_path: Path) -> Catalog:
         return lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse"), "lakewright.durable": "false"})

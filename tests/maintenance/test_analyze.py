@@ -312,7 +312,7 @@ def test_counts_of_parts_travel_and_merge(catalog: lw.Catalog) -> None:
     assert first.rows == whole.rows == 3
 
 
-def test_analyze_by_sql(catalog: lw.Catalog) -> None:
+def test_analyze_table_of_sql_counts_rows_and_columns(catalog: lw.Catalog) -> None:
     catalog.create_table("d.t", pa.schema({"n": pa.int64(), "s": pa.string()}))
     table = catalog.get_table("d.t")
     lw.write_table(pa.table({"n": [1, 1, 7], "s": ["a", None, "bcd"]}), table)

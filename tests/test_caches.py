@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,9 @@ BOUNDS = {
 }
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(SOURCES.rglob("*.py")):
-        yield str(path.relative_to(SOURCES)), ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    return [(str(path.relative_to(SOURCES)), ast.parse(path.read_text())) for path in sorted(SOURCES.rglob("*.py"))]
 
 
 def is_empty_container(value: ast.expr | None) -> bool:
@@ -105,7 +106,7 @@ def test_no_function_keeps_answers_without_a_bound() -> None:
         ("@lru_cache(maxsize=8)\ndef f(a): ...", False),
     ],
 )
-def test_the_look_at_a_decorator(source: str, expected: bool) -> None:
+def test_unbounded_caches_are_recognized_by_their_decorator(source: str, expected: bool) -> None:
     function = ast.parse(source).body[0]
     assert isinstance(function, ast.FunctionDef)
     arguments = function.args
@@ -114,7 +115,7 @@ def test_the_look_at_a_decorator(source: str, expected: bool) -> None:
     )
 
 
-def test_what_was_said_is_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_logged_options_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(option_keys, "_said", set())
     monkeypatch.setattr(option_keys, "_SAID_MAX", 8)
     assert [option_keys.first_time(f"place-{number}", "key") for number in range(20)] == [True] * 20

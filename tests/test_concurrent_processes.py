@@ -1,4 +1,4 @@
-"""Processes append at once, eight of them in `make soak`: every commit is acknowledged, visible, and there once."""
+"""Processes append at once, eight of them at night: every commit is acknowledged, visible, and there once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from support.s3 import S3Server
 
 
 @pytest.mark.processes
-def test_local_disk(tmp_path: Path) -> None:
+def test_commits_of_processes_are_all_there_once_on_a_local_disk(tmp_path: Path) -> None:
     race_appends(lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")}), tmp_path)
 
 
 @pytest.mark.processes
-def test_s3(tmp_path: Path, s3_server: S3Server) -> None:
+@pytest.mark.nightly
+def test_commits_of_processes_are_all_there_once_on_s3(tmp_path: Path, s3_server: S3Server) -> None:
     options = {**s3_server.options, "warehouse": f"s3://{s3_server.make_bucket()}/race"}
     race_appends(lw.CatalogFactory.create(options), tmp_path)
 

@@ -68,6 +68,7 @@ class TestEmbedded(EngineContract):
     """The embedded engine."""
 
 
+@pytest.mark.nightly  # the contract of catalogs proves per push that servers and databases keep what is committed
 class TestEmbeddedOnServer(EngineContract):
     """The embedded engine on tables whose history a REST server owns."""
 
@@ -78,6 +79,7 @@ class TestEmbeddedOnServer(EngineContract):
             yield
 
 
+@pytest.mark.nightly
 class TestEmbeddedInDatabase(EngineContract):
     """The embedded engine on tables whose names a SQL database holds, under its lock."""
 

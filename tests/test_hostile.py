@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import random
+import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import lakewright as lw
 from lakewright.catalog.base import Catalog
@@ -36,16 +40,116 @@ from lakewright.spec.snapshot import Snapshot, tag_to_json, to_json
 from lakewright.spec.snapshot import Tag as SnapshotTag
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
-from lakewright.testing.storage import FaultyStorage, MemoryImage
-from support.effort import examples
-from support.hostile import HOSTILE_TEXT, NAMES, ROWS, World, encodes, encodes_at_all, is_inside
+from lakewright.testing.storage import FaultyStorage, MemoryImage, MemoryStorage
+from support.effort import examples, is_thin
 
 pytestmark = pytest.mark.long
 
 Attack: TypeAlias = Callable[[Catalog], object]
+T = TypeVar("T")
 
 _PLACE = "a place for a name"
 LATER_MILLIS = 10 * 24 * 60 * 60 * 1000
+
+NAMES = [
+    *("", ".", "..", "...", "../x", "../../x", "a/../b", "a/b", "/", "//", "/etc/passwd", "a/", "/a", "./a", "..\\x"),
+    *("a\\b", "C:\\x", "C:x", "\\\\host\\share", "a\0b", "\0", "a\nb", "a\rb", "a\tb", "a\x1bb", "a\x7fb", "\x85x"),
+    *("%2e%2e", "%2e%2e%2f", "..%2f", "%2F", "%00", "%", "%%", "%c0%ae%c0%ae/", "\uff0e\uff0e\uff0f", "\u2024\u2024"),
+    *("\u202e.gnp", "\u2028", "\u200b", "\ufeff", "e\u0301", "\u00e9", "\U0001f4a3", "\ud800", "x\udfff", " ", "  x "),
+    *("~", "~root", "$HOME", "$(id)", "`id`", ";id", "|id", "-rf", "--", "*", "?", "[a]", "{a}", "'", '"', "#", "&"),
+    *("memory://other/x", "file:/etc/passwd", "file:///etc/passwd", "s3://bucket/key", "http://host/", "a?b#c", "a:b"),
+    *("x" * 255, "x" * 256, "x" * 5000, "\u00e9" * 128, "\U0001f4a3" * 64, "a/" * 200 + "b", "../" * 50 + "b"),
+    *("snapshot", "schema", "manifest", "bucket-0", "LATEST", "main", "123", "CON", "nul", "a.", "a ", ".a", "a$b"),
+    *("t$branch_../../x", "t$snapshots", "a.b", "a`b", "`a`", "\u0130", "\u00df", "A", "a", "__DEFAULT_PARTITION__"),
+]
+HOSTILE_TEXT = st.text(st.sampled_from("./\\%:$`'\"\0\n\t~*?# ab0\u202e\uff0f\u00e9\U0001f4a3"), max_size=12) | st.text(
+    max_size=300
+)
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "p": ["a", "b", "a"]})
+
+
+@dataclass(slots=True)
+class World:
+    """A warehouse with two tables: `d.t`, which is attacked, and `d.canary`, which nobody may touch."""
+
+    memory: MemoryStorage
+    image: MemoryImage = field(init=False)
+    cases: int = 0
+    refused: int = 0
+
+    @classmethod
+    def made(cls, name: str, **options: str) -> World:
+        world = cls(MemoryStorage(name))
+        world.memory.clear()
+        catalog = FileSystemCatalog(world.memory, f"{world.memory.root}/w")
+        catalog.create_database("d")
+        for table in ("d.t", "d.canary"):
+            catalog.create_table(
+                table, lw.Schema.from_pyarrow_schema(ROWS.schema, partition_keys=["p"], options=options)
+            )
+            lw.write_table(ROWS, catalog.get_table(table))
+        catalog.create_tag("d.t", "tagged")
+        for outside in ("x", "x.parquet", "secret/x.parquet", "w/x", "w/d.db/x", "w/d.db/x.parquet"):
+            world.memory.create(f"{world.memory.root}/{outside}", b"canary")
+        world.image = world.memory.image()
+        return world
+
+    @property
+    def root(self) -> str:
+        return f"{self.memory.root}/w/d.db/t"
+
+    def attack(self, act: Callable[[Catalog], object], *, inside: str | None = None) -> None:
+        """Do something hostile; every path that is touched must lie inside, and every error be one of ours."""
+        self.cases += 1
+        recorder = FaultyStorage(self.memory)
+        try:
+            act(FileSystemCatalog(recorder, f"{self.memory.root}/w"))
+        except lw.LakewrightError:
+            self.refused += 1
+        allowed = inside or self.root
+        for call in recorder.calls:
+            if call.verb == "list_directories" and call.path == f"{self.memory.root}/w":
+                continue  # the catalog looks for its databases
+            assert is_inside(call.path, allowed), f"{call.verb} {call.path!r}"
+        assert self.canaries() == {p: d for p, d in self.image.files.items() if not p.startswith(f"{self.root}/")}
+
+    def canaries(self) -> dict[str, bytes]:
+        """Return all files that are not the attacked table's."""
+        return {p: d for p, d in self.memory.image().files.items() if not p.startswith(f"{self.root}/")}
+
+    def table(self) -> lw.FileStoreTable:
+        return FileSystemCatalog(self.memory, f"{self.memory.root}/w").get_table("d.t")
+
+    def restore(self) -> None:
+        self.memory.restore(self.image)
+
+
+def is_inside(path: str, root: str) -> bool:
+    """Say whether a path stays below a root however a file system reads it."""
+    if not (path == root or path.startswith(f"{root}/")):
+        return False
+    rest = path[len(root) :]
+    plain = posixpath.normpath(f"/r{rest}") == f"/r{rest}".rstrip("/")
+    return plain and "\\" not in rest and not re.search(r"[\x00-\x1f\x7f]", rest) and encodes(rest)
+
+
+def encodes_at_all(text: str) -> bool:
+    """Say whether a file can hold a text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def encodes(text: str) -> bool:
+    """Say whether a text can be a path, as to its characters and the length of its parts."""
+    return encodes_at_all(text) and all(len(part.encode()) <= 255 for part in text.split("/"))
+
+
+def in_turn(number: int, ways: Sequence[T]) -> Sequence[T]:
+    """Return the way of a name: one after the other by day, so that each way meets names of all kinds; all at night."""
+    return [ways[number % len(ways)]] if is_thin() else ways
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +226,7 @@ def _attack_names(world: World, name: str) -> None:
     world.restore()
 
 
-def test_names_of_databases_tables_branches_and_tags(world: World) -> None:
+def test_hostile_names_stay_in_their_directory(world: World) -> None:
     for name in NAMES:
         _attack_names(world, name)
     print(f"{world.cases} cases, {world.refused} refused")
@@ -130,11 +234,11 @@ def test_names_of_databases_tables_branches_and_tags(world: World) -> None:
 
 @given(HOSTILE_TEXT)
 @settings(max_examples=examples(40), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_as_a_name(world: World, name: str) -> None:
+def test_any_text_as_a_name_stays_in_its_directory(world: World, name: str) -> None:
     _attack_names(world, name)
 
 
-def test_partition_values_and_column_names(world: World) -> None:
+def test_hostile_partition_values_and_column_names_make_one_directory(world: World) -> None:
     """Each value makes one directory below the table, and comes back as it was written."""
     values = [name for name in NAMES if encodes(name)]
 
@@ -178,9 +282,11 @@ def _planted(text: str, name: str) -> bytes:
     return text.replace(json.dumps(_PLACE), json.dumps(name)).encode()
 
 
-def test_options_that_name_places(world: World) -> None:
-    for name in NAMES:
-        for key in ("data-file.path-directory", "partition.default-name", "data-file.prefix", "branch"):
+def test_options_with_hostile_paths_stay_in_the_table(world: World) -> None:
+    for number, name in enumerate(NAMES):
+        for key in in_turn(
+            number, ("data-file.path-directory", "partition.default-name", "data-file.prefix", "branch")
+        ):
 
             def alter(catalog: Catalog, key: str = key, name: str = name) -> None:
                 held = _PLACE if not encodes_at_all(name) else name
@@ -274,8 +380,8 @@ def _plant_entry(world: World, change: Callable[[ManifestEntry], ManifestEntry])
 
 def test_snapshots_that_name_hostile_files(world: World) -> None:
     members = ["base_manifest_list", "delta_manifest_list", "changelog_manifest_list", "index_manifest", "statistics"]
-    for name in [*NAMES, *_hostile_paths(world)]:
-        for member in members:
+    for number, name in enumerate([*NAMES, *_hostile_paths(world)]):
+        for member in in_turn(number, members):
             _plant(world, world.table().store, **{member: name, "base_manifest_list_size": None})
             _use_in_turn(world)
             world.restore()
@@ -294,16 +400,17 @@ def test_manifest_lists_that_name_hostile_manifests(world: World) -> None:
 
 
 def test_manifests_that_name_hostile_data_files(world: World) -> None:
-    for name in [*NAMES, *_hostile_paths(world)]:
+    for number, name in enumerate([*NAMES, *_hostile_paths(world)]):
         if not encodes_at_all(name):
             continue
         last = name.rpartition("/")[2]
-        for facts in (
+        ways: list[dict[str, object]] = [
             {"file_name": name},
             {"extra_files": (name,)},
             {"file_name": last, "external_path": name},
             {"file_name": "x.parquet", "external_path": f"{name}/x.parquet"},
-        ):
+        ]
+        for facts in in_turn(number, ways):
             _plant_entry(world, lambda e, facts=facts: replace(e, file=replace(e.file, **facts)))  # type: ignore[misc]
             _use_in_turn(world)
             world.restore()
@@ -344,15 +451,16 @@ def _deletion(store: TableStore, **facts: object) -> IndexEntry:
 
 
 def test_index_manifests_that_name_hostile_files(world: World) -> None:
-    for name in [*NAMES, *_hostile_paths(world)]:
+    for number, name in enumerate([*NAMES, *_hostile_paths(world)]):
         if not encodes_at_all(name):
             continue
         last = name.rpartition("/")[2]
-        for facts in (
+        ways = [
             {"file_name": name},
             {"file_name": last, "external_path": name},
             {"file_name": "x.parquet", "external_path": f"{name}/x.parquet"},
-        ):
+        ]
+        for facts in in_turn(number, ways):
             store = world.table().store
             _plant(world, store, index_manifest=store.manifests.write_index([_deletion(store, **facts)]))
             _use_in_turn(world)
@@ -375,18 +483,19 @@ def _read_split(catalog: Catalog, data: bytes, *, java: bool) -> None:
 def test_splits_with_hostile_paths(world: World) -> None:
     split = _splits(world)[0]
     file = split.files[0]
-    for name in [*NAMES, *_hostile_paths(world)]:
+    for number, name in enumerate([*NAMES, *_hostile_paths(world)]):
         if not encodes_at_all(name):
             continue
         last = name.rpartition("/")[2]
-        for changed in (
+        ways = [
             replace(split, file_paths=(name,)),
             replace(split, bucket_path=name),
             replace(split, deletion_files=(DeletionFile(name, 1, 24, 1),)),
             replace(split, files=(replace(file, file_name=name),)),
             replace(split, files=(replace(file, external_path=name),)),
             replace(split, files=(replace(file, file_name=last, external_path=name),)),
-        ):
+        ]
+        for changed in in_turn(number, ways):
             for java in (False, True):
                 if java and len(name) > 60_000:
                     continue
@@ -454,13 +563,12 @@ def _live_files_stay(world: World) -> None:
 
 def test_our_messages_with_hostile_names(world: World) -> None:
     message = _message(world)
-    for name in [*NAMES, *_hostile_paths(world)]:
-        for where in LISTS:
-            for member in ("file_name", "extra_files", "external_path"):
-                value = [name] if member == "extra_files" else name
-
-                data = _forged(message, partial(_replace_file, where=where, member=member, value=value))
-                world.attack(lambda catalog, data=data: _take(catalog, data, java=False))  # type: ignore[misc]
+    ways = list(product(LISTS, ("file_name", "extra_files", "external_path")))
+    for number, name in enumerate([*NAMES, *_hostile_paths(world)]):
+        for where, member in in_turn(number, ways):
+            value = [name] if member == "extra_files" else name
+            data = _forged(message, partial(_replace_file, where=where, member=member, value=value))
+            world.attack(lambda catalog, data=data: _take(catalog, data, java=False))  # type: ignore[misc]
     _live_files_stay(world)
 
 
@@ -492,13 +600,13 @@ def test_java_messages_with_hostile_names_sizes_and_counts(world: World) -> None
     facts += [{"extra_files": (name,)} for name in names]
     facts += [{"external_path": name} for name in names]
     facts += [{member: n} for member in ("file_size", "row_count") for n in (-1, 0, 2**62)]
-    for changed in facts:
-        for where in ("new_files", "compact_after", "deleted_files"):
+    for number, changed in enumerate(facts):
+        for where in in_turn(number, ("new_files", "compact_after", "deleted_files")):
             files = {"new_files": (), where: (_file_of(message, **changed),)}
             data = encode_java(replace(message, **files))  # type: ignore[arg-type]
             world.attack(lambda catalog, data=data: _take(catalog, data, java=True))  # type: ignore[misc]
-    for name in names:
-        for where in INDEX_LISTS:
+    for number, name in enumerate(names):
+        for where in in_turn(number, INDEX_LISTS):
             index = IndexFile(DELETION_VECTORS, name, 5, 1, (DeletionRange(name, 1, 2, 3),), name)
             data = encode_java(replace(message, new_files=(), **{where: (index,)}))  # type: ignore[arg-type]
             world.attack(lambda catalog, data=data: _take(catalog, data, java=True))  # type: ignore[misc]

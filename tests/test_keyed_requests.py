@@ -229,7 +229,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_tables_that_cannot_be(world: World, name: str) -> None:
+def test_impossible_keyed_tables_are_refused(world: World, name: str) -> None:
     wanted = SCHEMAS[name]
     columns = COLUMNS.append(pa.field("_KEY_id", pa.int64())) if "_KEY_id" in wanted.keys else COLUMNS
     schema = lw.Schema.from_pyarrow_schema(columns, wanted.parts, wanted.keys, wanted.options)
@@ -246,7 +246,7 @@ ALTERED = [
 
 
 @pytest.mark.parametrize("name", ALTERED)
-def test_tables_that_cannot_become_so(world: World, name: str) -> None:
+def test_altering_a_table_to_an_impossible_one_is_refused(world: World, name: str) -> None:
     """A table without data may still change its merge engine; what comes out must be possible."""
     wanted = SCHEMAS[name]
     world.create()
@@ -491,7 +491,7 @@ CALLS: dict[str, tuple[Request, Refusal]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_that_cannot_be_done(world: World, name: str) -> None:
+def test_impossible_calls_are_refused_and_change_nothing(world: World, name: str) -> None:
     ask, wanted = CALLS[name]
     table = world.create(wanted.options, keys=wanted.keys, parts=wanted.parts)
     start = rows({"id": 1}, {"id": 2})

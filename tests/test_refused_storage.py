@@ -122,7 +122,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run([shutil.which("umount") or "umount", place], check=True)
 
 
-def test_a_disk_that_is_really_full(small_disk: Path) -> None:
+def test_calls_on_a_full_file_system_leave_nothing(small_disk: Path) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(small_disk / "w")})
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS))

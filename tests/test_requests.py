@@ -72,7 +72,7 @@ def counted() -> Counted:
     return made
 
 
-def test_opening_a_table(counted: Counted) -> None:
+def test_requests_to_open_a_table(counted: Counted) -> None:
     counted.open()
     assert counted.requests() == ["list t/schema", "read t/schema/schema-0"]
 
@@ -84,7 +84,7 @@ def test_writing_a_small_file_is_one_put(counted: Counted) -> None:
     assert set(put) == {"open_output", "write", "close"}
 
 
-def test_an_append(counted: Counted) -> None:
+def test_requests_of_an_append(counted: Counted) -> None:
     for _ in range(5):
         messages = counted.write()
         counted.requests()
@@ -94,7 +94,7 @@ def test_an_append(counted: Counted) -> None:
         assert len(requests) - len(set(requests)) <= 1, requests  # nothing but the base is asked for twice
 
 
-def test_the_first_append_of_a_table(counted: Counted) -> None:
+def test_requests_of_the_first_append(counted: Counted) -> None:
     counted.catalog.create_table("d.empty", lw.Schema.from_pyarrow_schema(SCHEMA))
     table = counted.catalog.get_table("d.empty")
     assert isinstance(table, lw.FileStoreTable)
@@ -107,7 +107,7 @@ def test_the_first_append_of_a_table(counted: Counted) -> None:
 
 
 @pytest.mark.parametrize("races", [1, 4])
-def test_a_lost_race(counted: Counted, races: int) -> None:
+def test_requests_of_a_lost_race(counted: Counted, races: int) -> None:
     store = counted.table.store
     others = [counted.write() for _ in range(races)]
     mine = counted.write()
@@ -125,7 +125,7 @@ def test_a_lost_race(counted: Counted, races: int) -> None:
     assert len(store.snapshots.ids()) == 2 + races
 
 
-def test_planning_and_reading(counted: Counted) -> None:
+def test_requests_of_planning_and_reading(counted: Counted) -> None:
     for _ in range(3):
         counted.commit(counted.write())
     counted.requests()

@@ -89,7 +89,7 @@ def use(catalog: lw.Catalog, traces: Traces) -> lw.FileStoreTable:
 
 
 @pytest.mark.s3
-def test_a_server_with_data_tokens(traces: Traces) -> None:
+def test_data_tokens_of_a_server_are_never_shown(traces: Traces) -> None:
     with running_token_server(3600) as (server, store, sessions):
         _check_tokens(server, store, sessions, traces)
 
@@ -114,7 +114,7 @@ def _check_tokens(server: TokenServer, store: S3Server, sessions: Sessions, trac
     assert store.endpoint
 
 
-def test_a_server_with_signed_requests(traces: Traces, tmp_path: Path) -> None:
+def test_keys_of_signed_requests_are_never_shown(traces: Traces, tmp_path: Path) -> None:
     server = RestServer(str(tmp_path), dlf=DLF)
     try:
         catalog = lw.CatalogFactory.create(server.options)
@@ -127,7 +127,7 @@ def test_a_server_with_signed_requests(traces: Traces, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 500, 501])
-def test_a_server_that_echoes_secrets(traces: Traces, status: int) -> None:
+def test_secrets_that_a_server_echoes_are_never_shown(traces: Traces, status: int) -> None:
     options = {"metastore": "rest", "warehouse": "wh", "token.provider": "bear", "token": BEARER}
     with scripted() as script:
         script.will(Answer(body={"defaults": {"prefix": "p"}, "overrides": {"header.x-api-key": HEADER}}))
@@ -145,7 +145,7 @@ def test_a_server_that_echoes_secrets(traces: Traces, status: int) -> None:
     assert traces.holding(BEARER, HEADER) == []
 
 
-def test_a_database_with_a_password(traces: Traces, tmp_path: Path) -> None:
+def test_the_password_of_a_database_is_never_shown(traces: Traces, tmp_path: Path) -> None:
     options = {"metastore": "jdbc", "warehouse": str(tmp_path), "jdbc.user": "ann", "jdbc.password": PASSWORD}
     catalog = lw.CatalogFactory.create({**options, "uri": f"jdbc:sqlite:{tmp_path}/names.db"})
     use(catalog, traces)
@@ -155,7 +155,7 @@ def test_a_database_with_a_password(traces: Traces, tmp_path: Path) -> None:
 
 
 @pytest.mark.s3
-def test_a_store_with_keys(traces: Traces, s3_server: S3Server) -> None:
+def test_keys_of_a_store_are_never_shown(traces: Traces, s3_server: S3Server) -> None:
     bucket = s3_server.make_bucket()
     catalog = lw.CatalogFactory.create({**s3_server.options, "warehouse": f"s3://{bucket}/wh"})
     use(catalog, traces)

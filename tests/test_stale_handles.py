@@ -198,7 +198,9 @@ def test_two_writers_add_a_column_of_types_that_do_not_fit(lake: Lake) -> None:
 
 
 @pytest.mark.processes
-def test_two_processes_merge_the_schema(lake: Lake) -> None:
+@pytest.mark.nightly  # the tests above stop a writer in the moment that matters
+def test_two_processes_merge_the_schema(tmp_path: Path) -> None:
+    lake = Lake(tmp_path, ("id",), {"bucket": "1"})
     script = f"""
 import pyarrow as pa, lakewright as lw
 catalog = lw.CatalogFactory.create({{"warehouse": {lake.catalog.warehouse!r}}})

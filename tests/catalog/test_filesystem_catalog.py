@@ -32,7 +32,7 @@ def _rows(*ids: int, day: str = "a") -> pa.Table:
     return pa.table({"id": list(ids), "day": [day] * len(ids)})
 
 
-def test_databases(catalog: lw.FileSystemCatalog) -> None:
+def test_databases_are_created_listed_and_dropped(catalog: lw.FileSystemCatalog) -> None:
     assert catalog.list_databases() == []
     for name in ("b", "a"):
         catalog.create_database(name)
@@ -89,7 +89,7 @@ def test_the_leftovers_of_a_drop_that_was_cut_short_do_not_come_back(catalog: lw
     assert lw.read_table(_make(catalog)).num_rows == 0
 
 
-def test_rename(catalog: lw.FileSystemCatalog) -> None:
+def test_a_renamed_table_keeps_its_rows(catalog: lw.FileSystemCatalog) -> None:
     lw.write_table(_rows(1, 2), _make(catalog))
     _make(catalog, "e.taken")
     with pytest.raises(lw.TableAlreadyExistException):
@@ -104,7 +104,7 @@ def test_rename(catalog: lw.FileSystemCatalog) -> None:
     catalog.rename_table("d.t", "d.u", ignore_if_not_exists=True)
 
 
-def test_alter(catalog: lw.FileSystemCatalog) -> None:
+def test_a_schema_change_is_stored_as_a_new_schema(catalog: lw.FileSystemCatalog) -> None:
     _make(catalog)
     added = lw.SchemaChange.add_column("n", lw.AtomicType("INT"), move=lw.Move.first("n"))
     catalog.alter_table("d.t", [added, lw.SchemaChange.set_option("write-only", "true")])
@@ -124,7 +124,7 @@ def test_default_options_of_the_catalog(tmp_path: Path) -> None:
     assert table.schema.options == {"file.format": "orc", "write-only": "false"}
 
 
-def test_partitions(catalog: lw.FileSystemCatalog) -> None:
+def test_partitions_are_listed_in_pages(catalog: lw.FileSystemCatalog) -> None:
     table = _make(catalog)
     for day in ("a", "b", "c"):
         lw.write_table(_rows(1, 2, day=day), table)
@@ -151,7 +151,7 @@ def test_a_tag_stays_as_long_as_the_table_says_unless_the_call_does(catalog: lw.
     assert kept == {"default": timedelta(days=2), "own": timedelta(hours=1), "replaced": timedelta(days=2)}
 
 
-def test_tags(catalog: lw.FileSystemCatalog) -> None:
+def test_tags_are_created_listed_and_deleted(catalog: lw.FileSystemCatalog) -> None:
     table = _make(catalog)
     with pytest.raises(lw.NotFoundError, match="write something first"):
         catalog.create_tag("d.t", "one")

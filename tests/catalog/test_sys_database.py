@@ -27,7 +27,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> lw.Catalog:
     return made
 
 
-def test_tables(catalog: lw.Catalog) -> None:
+def test_sys_tables_lists_all_tables(catalog: lw.Catalog) -> None:
     found = lw.read_table(catalog.get_table("sys.tables")).to_pylist()
     columns = ("database_name", "table_name", "table_type", "partitioned", "primary_key", "owner", "created_by")
     assert [tuple(row[name] for name in columns) for row in found] == [
@@ -37,7 +37,7 @@ def test_tables(catalog: lw.Catalog) -> None:
     assert [row["record_count"] for row in found] == [None, 3]
 
 
-def test_partitions_and_options(catalog: lw.Catalog) -> None:
+def test_sys_partitions_and_options_list_those_of_all_tables(catalog: lw.Catalog) -> None:
     found = lw.read_table(catalog.get_table("sys.partitions"), filter="record_count > 1").to_pylist()
     [files] = lw.read_table(catalog.get_table("e.parted$files"), filter="partition = 'day=b'").to_pylist()
     assert [tuple(row.values()) for row in found] == [

@@ -9,13 +9,12 @@ import pytest
 
 import lakewright as lw
 from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.testing.enumerator import SIX_FAULTS, Operation, enumerate_faults
+from lakewright.testing.enumerator import Operation, enumerate_faults
 from lakewright.testing.storage import MemoryStorage
-from support.effort import is_thin, some
+from support.effort import is_thin
 from support.s3 import S3Server
 
 COLUMNS = pa.schema({"k": pa.int64(), "p": pa.string()})
-KINDS = tuple(some(SIX_FAULTS, 1, 3, 5))
 CASES: dict[str, tuple[list[str], dict[str, str]]] = {
     "append": ([], {"deletion-vectors.enabled": "true"}),
     "keyed": (["p", "k"], {"bucket": "2"}),
@@ -83,7 +82,7 @@ def test_a_tag_a_snapshot_and_some_partitions_can_be_copied(tmp_path: Path) -> N
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("kind", ["append", "keyed"])
+@pytest.mark.parametrize("kind", [pytest.param("append", marks=pytest.mark.nightly), "keyed"])
 def test_a_copy_goes_from_storage_to_storage(tmp_path: Path, s3_server: S3Server, kind: str) -> None:
     """A local table is copied to S3, from there to memory, and back to the disk."""
     table = filled(catalog_at(tmp_path), kind)
@@ -104,7 +103,7 @@ def test_a_copy_goes_from_storage_to_storage(tmp_path: Path, s3_server: S3Server
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("renames", [True, False])
+@pytest.mark.parametrize("renames", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_every_fault_leaves_a_whole_copy_or_none(*, renames: bool) -> None:
     def prepare(catalog: lw.Catalog) -> None:
         catalog.create_database("d")
@@ -121,7 +120,7 @@ def test_every_fault_leaves_a_whole_copy_or_none(*, renames: bool) -> None:
         assert copied.verify(full=True, snapshots="all").is_sound
         return rows(copied)
 
-    report = enumerate_faults(Operation("copy", prepare, run), observe, KINDS, renames=renames, thin=is_thin())
+    report = enumerate_faults(Operation("copy", prepare, run), observe, renames=renames, thin=is_thin())
     assert report.calls > 10
     assert report.failures == ()
 

@@ -124,7 +124,7 @@ def test_expiry_keeps_what_branches_need(catalog: lw.Catalog) -> None:
 
 
 @pytest.mark.parametrize("name", ["main", "12", "", " ", "a/b", ".."])
-def test_names_that_are_none(catalog: lw.Catalog, name: str) -> None:
+def test_impossible_branch_names_are_refused(catalog: lw.Catalog, name: str) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev")
     calls: list[Callable[[], None]] = [

@@ -102,12 +102,14 @@ def needed_names(store: TableStore) -> set[str]:
         ([7], {}, None, 7),
     ],
 )
-def test_what_stays(ids: list[int], change: dict[str, int], wanted: int | None, kept: int) -> None:
+def test_the_first_snapshot_that_retention_keeps(
+    ids: list[int], change: dict[str, int], wanted: int | None, kept: int
+) -> None:
     rules = replace(Retention(1, 2**31 - 1, 1000, 50), **change)
     assert _first_kept(list(ids), rules, wanted, lambda i: i) == kept
 
 
-def test_options_and_arguments() -> None:
+def test_arguments_of_an_expiry_replace_its_options() -> None:
     options = CoreOptions({"snapshot.time-retained": "2 h", "snapshot.num-retained.max": "30"})
     assert Retention.of_options(options, LATER) == Retention(10, 30, LATER - 2 * HOUR)
     given = Retention.of_options(options, LATER, retain_max=5, older_than=7, max_deletes=3)
@@ -196,7 +198,7 @@ def test_replaced_files_go_with_the_last_snapshot_that_has_them(tmp_path: Path) 
     assert live_names(store) == list("cd")
 
 
-def test_an_upgraded_file_stays(tmp_path: Path) -> None:
+def test_a_file_that_only_changed_its_level_is_kept(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     append(store, "a")
     (file,) = (e.file for e in store.manifests.live(store.snapshots.get(1)))

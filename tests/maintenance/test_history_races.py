@@ -190,7 +190,7 @@ class Scene:
 def test_two_operations_on_a_history_are_one_after_the_other(keys: list[str] | None) -> None:
     scene = Scene(keys)
     schedules = [(*pair, stop) for pair in PAIRS for stop in range(1, scene.stops(pair[0]) + 1)]
-    few = schedules if thinned(schedules) is schedules else schedules[1 + bool(keys) :: 211]
+    few = schedules if thinned(schedules) is schedules else schedules[1 + bool(keys) :: 401]
     for first, second, stop in few:
         scene.check(first, second, stop)
     scene.memory.clear()

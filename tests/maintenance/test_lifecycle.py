@@ -223,7 +223,7 @@ def test_purge_leaves_one_empty_snapshot(tmp_path: Path) -> None:
     assert lw.read_table(table)["n"].to_pylist() == [7]
 
 
-def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lifecycle_commands_change_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = make(tmp_path)
     append(table)
     table.create_tag("short", time_retained=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,15 +44,18 @@ def opened(catalog: lw.Catalog) -> lw.FileStoreTable:
 
 
 def make(
-    catalog: lw.Catalog, options: dict[str, str] | None = None, keys: list[str] | None = None
+    catalog: lw.Catalog,
+    options: dict[str, str] | None = None,
+    keys: list[str] | None = None,
+    days: Sequence[str] = ("2020-01-01", "2020-01-02", "2999-01-01"),
 ) -> lw.FileStoreTable:
-    """Make a table with three snapshots: two days of the past and one to come."""
+    """Make a table with a snapshot for each day: two days of the past and one to come."""
     catalog.create_database("d")
     given = {"bucket": "1" if keys else "-1", **(options or {})}
     schema = lw.Schema.from_pyarrow_schema(COLUMNS, partition_keys=["day"], primary_keys=keys, options=given)
     catalog.create_table("d.t", schema)
     table = opened(catalog)
-    for n, day in enumerate(("2020-01-01", "2020-01-02", "2999-01-01")):
+    for n, day in enumerate(days):
         lw.write_table(pa.table({"day": [day], "n": [n]}), table.copy({"write-only": "true"}))
     return table
 
@@ -109,7 +112,7 @@ def shift(table: lw.FileStoreTable) -> None:
 
 
 def prepare_purge(catalog: lw.Catalog) -> None:
-    table = make(catalog)
+    table = make(catalog, days=("2020-01-01", "2020-01-02"))
     table.create_tag("v", 1)
     table.create_branch("b", "v")
 
@@ -176,8 +179,12 @@ VERBS = {
 }
 
 
+# Its parts are verbs of their own: expiries of snapshots and partitions, and automatic tags.
+NIGHTLY = pytest.param("upkeep", marks=pytest.mark.nightly)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", [*(name for name in VERBS if name != "upkeep"), NIGHTLY])
 def test_every_fault_leaves_a_sound_table_and_the_next_call_finishes(name: str) -> None:
     verb, memory = VERBS[name], MemoryStorage(f"lifecycle-{name.replace(' ', '-')}")
     catalog = FileSystemCatalog(memory, f"{memory.root}/w", {})

@@ -30,7 +30,7 @@ MILLIS = 1_767_960_000_000
         f"{NOON.astimezone().replace(tzinfo=None)}",
     ],
 )
-def test_times(value: object) -> None:
+def test_times_are_read_from_every_kind_of_value(value: object) -> None:
     assert arguments.moment_millis("timestamp", value) == MILLIS
     assert arguments.past_millis("older_than", value, 0) == MILLIS
 
@@ -45,31 +45,31 @@ def test_a_date_is_its_local_midnight() -> None:
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "20260109", "5", "soon", "", pd.NaT, b"x", -1, 2**70, [1], object()])
-def test_no_times(value: object) -> None:
+def test_values_that_are_not_times_are_refused(value: object) -> None:
     with pytest.raises(InvalidInputError, match="timestamp takes"):
         arguments.moment_millis("timestamp", value)
 
 
 @pytest.mark.parametrize("value", ["7 days", "7d", "P7D", timedelta(days=7), 604_800_000])
-def test_ages(value: object) -> None:
+def test_ages_are_durations_timedeltas_or_milliseconds(value: object) -> None:
     assert arguments.age_millis("time_retained", value) == 604_800_000
     if not isinstance(value, int):
         assert arguments.past_millis("older_than", value, MILLIS) == MILLIS - 604_800_000
 
 
 @pytest.mark.parametrize("value", ["1ns", "0 d", "-1 d", 0, -1, timedelta(0), timedelta(days=-1), pd.NaT, "x", True])
-def test_no_ages(value: object) -> None:
+def test_values_that_are_not_ages_are_refused(value: object) -> None:
     with pytest.raises(InvalidInputError, match="time_retained takes"):
         arguments.age_millis("time_retained", value)
 
 
 @pytest.mark.parametrize("value", [True, np.True_, 1.0, "3", None, np.array([1, 2]), 2**70, -1])
-def test_no_counts(value: object) -> None:
+def test_values_that_are_not_counts_are_refused(value: object) -> None:
     with pytest.raises(InvalidInputError, match="limit takes a whole number"):
         arguments.count("limit", value)
 
 
-def test_one_stands_for_a_list_of_one() -> None:
+def test_a_single_name_or_partition_is_a_list_of_one() -> None:
     assert arguments.names("columns", "ab") == ("ab",)
     assert arguments.names("columns", np.array(["a", "b"])) == ("a", "b")
     assert arguments.names("columns", (name for name in "ab")) == ("a", "b")
@@ -79,7 +79,7 @@ def test_one_stands_for_a_list_of_one() -> None:
             arguments.names("columns", wrong)
 
 
-def test_paths_flags_and_maps() -> None:
+def test_paths_flags_and_maps_take_values_of_other_libraries() -> None:
     assert arguments.path("path", Path("/lake")) == "/lake"
     assert arguments.flag("full", np.False_) is False
     assert arguments.text_map("options", {"warehouse": Path("/lake"), "bucket": 2, "x": True}) == {

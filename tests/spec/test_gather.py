@@ -46,7 +46,7 @@ def test_texts_of_one_length_with_one_of_another_length_are_told_apart() -> None
 @given(
     st.lists(st.sampled_from([True, True, True, True, True, False, None]), min_size=1, max_size=60), st.integers(0, 5)
 )
-def test_filters_as_arrow_does(flags: list[bool | None], skipped: int) -> None:
+def test_rows_are_filtered_as_arrow_filters_them(flags: list[bool | None], skipped: int) -> None:
     texts = [None if at % 7 == 3 else "x" * (at % 4) for at in range(len(flags))]
     rows = pa.table(
         {

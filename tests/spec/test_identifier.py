@@ -23,7 +23,9 @@ from lakewright.spec.identifier import Identifier
         ("`a``b`.`t`", ("a`b", "t", None, None)),
     ],
 )
-def test_names(text: str, parts: tuple[str, str, str | None, str | None]) -> None:
+def test_a_name_is_split_into_its_parts_and_put_together_again(
+    text: str, parts: tuple[str, str, str | None, str | None]
+) -> None:
     name = Identifier.from_string(text)
     assert (name.database, name.table, name.branch, name.system_table) == parts
     assert Identifier.from_string(name.get_full_name()) == name
@@ -61,6 +63,6 @@ def test_a_branch_named_twice_is_refused() -> None:
     st.text(min_size=1).filter(lambda s: "$" not in s and s.strip()),
     st.text(min_size=1).filter(lambda s: "$" not in s and s.strip()),
 )
-def test_every_name_reads_back(database: str, table: str) -> None:
+def test_any_name_is_parsed_from_its_full_name(database: str, table: str) -> None:
     name = Identifier(database, table)
     assert Identifier.from_string(name.get_full_name()) == name

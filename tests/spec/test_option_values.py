@@ -49,7 +49,7 @@ def catalog(tmp_path: Path) -> lw.Catalog:
 
 
 @pytest.mark.parametrize(("key", "value", "said"), WRONG)
-def test_wrong_values(catalog: lw.Catalog, key: str, value: str, said: str) -> None:
+def test_invalid_option_values_are_refused(catalog: lw.Catalog, key: str, value: str, said: str) -> None:
     with pytest.raises(lw.InvalidInputError, match=said):
         catalog.create_table("d.new", _schema(**{key: value}))
     with pytest.raises(lw.InvalidInputError, match=said):
@@ -59,7 +59,7 @@ def test_wrong_values(catalog: lw.Catalog, key: str, value: str, said: str) -> N
     assert catalog.list_tables("d") == ["t"]
 
 
-def test_right_values(catalog: lw.Catalog) -> None:
+def test_valid_option_values_are_accepted(catalog: lw.Catalog) -> None:
     right = {"file.format": "ORC", "file.compression": "gzip", "file.format.per.level": "0:avro, 5:parquet"}
     catalog.create_table("d.new", _schema(**right, **{"sequence.field": "n"}))
     table = catalog.get_table("d.new")

@@ -13,7 +13,7 @@ from lakewright.spec.units import MIB, option_text, parse_duration_millis, parse
     ("text", "size"),
     [("1024", 1024), ("8 mb", 8 * MIB), ("128MB", 128 * MIB), ("1 b", 1), ("2 kibibytes", 2048), (" 3G ", 3 << 30)],
 )
-def test_sizes(text: str, size: int) -> None:
+def test_sizes_of_memory_are_parsed(text: str, size: int) -> None:
     assert parse_memory(text) == size
 
 
@@ -39,7 +39,7 @@ def test_texts_that_are_no_sizes(text: str) -> None:
         ("3 seconds", 3000),
     ],
 )
-def test_durations(text: str, millis: int) -> None:
+def test_durations_are_parsed(text: str, millis: int) -> None:
     assert parse_duration_millis(text) == millis
 
 

@@ -80,7 +80,7 @@ def test_absent_keys_are_omitted() -> None:
         next_row_id=st.none() | LONGS,
     )
 )
-def test_round_trip(snapshot: Snapshot) -> None:
+def test_a_snapshot_is_read_from_its_json(snapshot: Snapshot) -> None:
     assert snapshot_from_json(to_json(snapshot), path=PATH) == snapshot
 
 

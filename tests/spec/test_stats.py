@@ -104,7 +104,9 @@ def test_nested_columns_have_only_a_null_count() -> None:
         (None, None, 3, None, None),
     ],
 )
-def test_truncation(low: Value, high: Value, length: int, cut_low: Value, cut_high: Value) -> None:
+def test_bounds_are_truncated_to_a_length(
+    low: Value, high: Value, length: int, cut_low: Value, cut_high: Value
+) -> None:
     assert truncate(ColumnStats(low, high, 0), length) == ColumnStats(cut_low, cut_high, 0)
 
 
@@ -122,7 +124,7 @@ def test_truncated_bounds_still_surround_the_values(texts: list[str], length: in
     assert all(stats.min.encode() <= text.encode() <= stats.max.encode() for text in texts)
 
 
-def test_simple_stats_dense_and_not() -> None:
+def test_dense_statistics_leave_out_columns_without_bounds() -> None:
     stats = [ColumnStats(1, 5, 0), ColumnStats("a", "b", 2), None]
     dense, columns = to_simple_stats(stats, FIELDS, dense=True)
     assert columns == ("a", "b")
@@ -140,7 +142,7 @@ def _file(stats: SimpleStats, columns: tuple[str, ...] | None, written: tuple[st
     return replace(FILE, value_stats=stats, value_stats_cols=columns, write_cols=written)
 
 
-def test_stats_of_one_field() -> None:
+def test_the_statistics_of_a_field_are_found_by_its_name() -> None:
     simple, columns = to_simple_stats([ColumnStats(1, 5, 0), ColumnStats("a", "b", 2), None], FIELDS, dense=True)
     file = _file(simple, columns)
     assert field_stats(file, "a", FIELDS) == ColumnStats(1, 5, 0)

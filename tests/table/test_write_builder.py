@@ -54,7 +54,7 @@ def test_a_batch_write_is_prepared_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["overwrite", "with_overwrite"])
-def test_overwrite(tmp_path: Path, word: str) -> None:
+def test_a_builder_overwrites_a_partition_or_the_table(tmp_path: Path, word: str) -> None:
     store = new_store(tmp_path, SCHEMA, ["p"], {"dynamic-partition-overwrite": "false"})
     for data, spec in (
         (rows(1, 2, p="a"), None),

@@ -165,7 +165,7 @@ def test_what_has_no_counterpart_is_refused_by_its_name(expression: object, name
         to_predicate(expression, FIELDS)
 
 
-def test_wrong_names_kinds_and_things() -> None:
+def test_expressions_with_unknown_columns_or_wrong_types_are_refused() -> None:
     with pytest.raises(ColumnNotExistException, match="did you mean 'id'"):
         to_predicate(pc.field("ID") > 3, FIELDS)
     with pytest.raises(InvalidInputError, match="cannot be compared"):

@@ -150,7 +150,7 @@ _trees = st.recursive(
 
 @settings(max_examples=examples(200))
 @given(_trees)
-def test_what_is_shown_reads_back(predicate: Predicate) -> None:
+def test_the_text_of_a_predicate_is_parsed_to_the_same_predicate(predicate: Predicate) -> None:
     again = parse_predicate(str(predicate), FIELDS)
     assert str(normalise(again)) == str(normalise(predicate))
 

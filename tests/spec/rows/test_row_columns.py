@@ -43,7 +43,7 @@ def test_values_are_those_of_single_rows(data: st.DataObject) -> None:
         assert columns.values(index, dtype) == [decode_field(row, index, dtype) for row in stored]
 
 
-def test_nan_is_kept() -> None:
+def test_nan_is_read_from_rows_as_nan() -> None:
     dtype = AtomicType("DOUBLE")
     values = RowColumns([encode_row([math.nan], [dtype])], 1).values(0, dtype)
     assert values is not None

@@ -112,7 +112,7 @@ def test_a_file_that_states_too_low_a_highest_id_does_not_lead_to_an_id_twice() 
         (Move.before("n", "b"), "a n b p"),
     ],
 )
-def test_places_of_a_new_column(move: Move, names: str) -> None:
+def test_a_new_column_is_added_at_a_position(move: Move, names: str) -> None:
     added = evolved(table(), C.add_column("n", INT, move=move))
     assert list(added.field_names[: len(names.split())]) == names.split()
 
@@ -126,7 +126,7 @@ def test_places_of_a_new_column(move: Move, names: str) -> None:
         (Move.after("p", "a"), "a p b"),
     ],
 )
-def test_columns_move(move: Move, names: str) -> None:
+def test_a_column_is_moved_to_a_position(move: Move, names: str) -> None:
     schema = table()
     moved = evolved(schema, C.update_column_position(move))
     assert list(moved.field_names[:3]) == names.split()
@@ -279,7 +279,7 @@ def test_a_renamed_column_keeps_its_id_and_keys_and_options_follow() -> None:
     }
 
 
-def test_nullability() -> None:
+def test_nullability_is_changed_alone_or_with_the_type() -> None:
     schema = evolved(table(), C.set_option("alter-column-null-to-not-null.disabled", "false"))
     strict = evolved(schema, C.update_column_nullability("b", new_nullability=False))
     assert strict.field("b").type == AtomicType("STRING", nullable=False)
@@ -288,7 +288,7 @@ def test_nullability() -> None:
     assert evolved(strict, C.update_column_nullability("b", new_nullability=True)).field("b").type == STRING
 
 
-def test_defaults_and_comments() -> None:
+def test_default_values_and_comments_are_set_and_removed() -> None:
     schema = evolved(table(), C.update_column_default_value("a", "7"), C.update_column_comment("a", "what"))
     assert (schema.field("a").default_value, schema.field("a").description) == ("7", "what")
     back = evolved(schema, C.update_column_default_value("a", None), C.update_column_comment("a", None))
@@ -388,13 +388,13 @@ REFUSALS: dict[str, tuple[dict[str, Any], SchemaChange, type[LakewrightError]]] 
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_refusals(case: str) -> None:
+def test_impossible_changes_are_refused(case: str) -> None:
     arguments, change, kind = REFUSALS[case]
     with pytest.raises(kind):
         evolved(table(**arguments), change)
 
 
-def test_the_last_column_stays() -> None:
+def test_the_only_column_cannot_be_dropped() -> None:
     lone = new_table_schema(Schema([DataField(0, "a", INT)]), time_millis=0)
     with pytest.raises(InvalidInputError, match="only"):
         evolved(lone, C.drop_column("a"))
@@ -471,7 +471,7 @@ def test_a_table_becomes_bucketed_before_its_first_write() -> None:
         ("INT ARRAY NOT NULL", "INT ARRAY", Cast.IMPLICIT),
     ],
 )
-def test_casts(source: str, target: str, cast: Cast) -> None:
+def test_the_cast_between_two_types(source: str, target: str, cast: Cast) -> None:
     assert cast_between(parse_type(source), parse_type(target)) is cast
 
 

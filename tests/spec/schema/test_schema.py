@@ -224,7 +224,7 @@ def test_a_newer_version_is_unsupported() -> None:
         TableSchema.from_json(json.dumps(plain() | {"version": 4}), path="p")
 
 
-def test_what_old_versions_mean() -> None:
+def test_schema_files_of_old_versions_have_their_old_defaults() -> None:
     data = plain()
     del data["version"], data["timeMillis"]
     one = TableSchema.from_json(json.dumps(data), path="p")
@@ -245,7 +245,7 @@ def test_what_other_writers_add_is_tolerated() -> None:
 # Derived facts
 
 
-def test_derived_keys() -> None:
+def test_trimmed_and_bucket_keys_follow_from_the_primary_key() -> None:
     schema = created(partition="c", key="c a", bucket=2)
     assert schema.trimmed_primary_keys == schema.bucket_keys == ("a",)
     assert [f.name for f in schema.bucket_fields] == [f.name for f in schema.trimmed_primary_key_fields] == ["a"]
@@ -266,7 +266,7 @@ def test_derived_keys() -> None:
         (BucketMode.POSTPONE, {"key": "a", "bucket": -2}),
     ],
 )
-def test_bucket_modes(mode: BucketMode, arguments: dict[str, Any]) -> None:
+def test_the_bucket_mode_follows_from_options_and_keys(mode: BucketMode, arguments: dict[str, Any]) -> None:
     assert created(**arguments).bucket_mode is mode
 
 
@@ -417,7 +417,7 @@ def test_unusual_names_are_fine() -> None:
     ],
     ids=lambda schema: f"{schema.fields[-1].type} {dict(schema.options)}",
 )
-def test_neither_written_nor_read(schema: TableSchema) -> None:
+def test_schemas_that_can_neither_be_written_nor_read(schema: TableSchema) -> None:
     with pytest.raises(UnsupportedError):
         check_supported_for_write(schema)
     with pytest.raises(UnsupportedError):
@@ -441,7 +441,7 @@ def test_other_columns_of_such_a_table_can_be_read() -> None:
     ],
     ids=str,
 )
-def test_read_but_not_written(options: dict[str, Any]) -> None:
+def test_schemas_that_can_be_read_but_not_written(options: dict[str, Any]) -> None:
     renamed = {name.replace("__", ".").replace("_", "-"): value for name, value in options.items() if name != "key"}
     schema = created(key=options.get("key", "")).with_options(renamed)  # as others store it
     check_supported_for_read(schema)

@@ -511,7 +511,7 @@ def test_strict_mode_refuses_what_others_rewrote(tmp_path: Path) -> None:
         committer(strict).commit([message(store, "d", partition=("y", 1))])
 
 
-def test_truncate(tmp_path: Path) -> None:
+def test_truncate_removes_partitions_or_the_whole_table(tmp_path: Path) -> None:
     store = partitioned(tmp_path)
     snapshot = committer(store).truncate([{"dt": "x"}, {"dt": "y", "hour": 2}])
     assert live_names(store) == ["None1", "None2", "y1"]

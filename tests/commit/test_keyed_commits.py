@@ -275,7 +275,7 @@ def test_java_puts_them_there_too() -> None:
     assert {e.file.level for e in added} == {store.options.num_levels() - 1}
 
 
-def test_numbers_by_snapshot(tmp_path: Path) -> None:
+def test_rows_may_be_numbered_by_their_snapshot(tmp_path: Path) -> None:
     store = new_store(tmp_path, {"sequence.snapshot-ordering": "true", "write-only": "true"})
     for name in ("a", "b", "c"):
         committer(store).commit([message(store, new_files=(keyed_file(name, 0, 9, file_source=APPEND),))])

@@ -54,7 +54,7 @@ def test_an_overwrite_and_an_append_of_one_job_are_one(tmp_path: Path) -> None:
     assert (found.id, found.commit_kind) == (1, CommitKind.OVERWRITE)
 
 
-def test_others_do_not_count(tmp_path: Path) -> None:
+def test_other_users_and_identifiers_are_not_the_same_commit(tmp_path: Path) -> None:
     store = new_store(tmp_path, _SCHEMA)
     Committer(store, commit_user="job").commit(_written(store), 1)
     assert _id(Committer(store, commit_user="job", once_since=0).commit(_written(store), 2)) == 2

@@ -31,6 +31,7 @@ from lakewright.spec.types import AtomicType
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.update.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.update.verbs import delete
+from support.effort import each_once, every_second
 from support.golden import WAREHOUSE, expected, in_order, spelled
 from support.read_tables import append, golden_store, new_table
 
@@ -115,7 +116,7 @@ UNREADABLE = {"track.blob", "types.orc_far_timestamps", "types.variant", "append
 APPEND_TABLES = sorted(name for name, spec in expected().items() if not spec["primaryKeys"] and name not in UNREADABLE)
 
 
-@pytest.mark.parametrize("name", APPEND_TABLES)
+@pytest.mark.parametrize("name", every_second(APPEND_TABLES))
 def test_tables_that_java_wrote_keep_their_rows(name: str, tmp_path: Path) -> None:
     golden = golden_store(name)
     database, table = name.split(".")
@@ -150,7 +151,7 @@ def test_small_files_become_one(tmp_path: Path) -> None:
     assert _newest(store).total_record_count == 41
 
 
-def test_partitions_stay_apart(tmp_path: Path) -> None:
+def test_files_of_different_partitions_are_not_merged(tmp_path: Path) -> None:
     store = _filled(tmp_path / "t", {"compaction.min.file-num": "2"}, commits=4, partitions=["p"])
     before = _bag(store)
     assert compact_table(store, partitions=[{"p": 1}]).files_before == 2
@@ -159,8 +160,7 @@ def test_partitions_stay_apart(tmp_path: Path) -> None:
     assert _bag(store) == before
 
 
-@pytest.mark.parametrize("options", [VECTORS, BITMAP64], ids=["32", "64"])
-@pytest.mark.parametrize("kind", [{}, BUCKETED, TRACKED], ids=["plain", "buckets", "tracked"])
+@pytest.mark.parametrize(("kind", "options"), each_once([{}, BUCKETED, TRACKED], [VECTORS, BITMAP64]))
 def test_deleted_rows_are_gone_for_good(kind: dict[str, str], options: dict[str, str], tmp_path: Path) -> None:
     store = _filled(tmp_path / "t", {**kind, **options})
     delete(store, "k in (1, 2, 3, 12)")
@@ -339,8 +339,10 @@ def _interfere(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> li
     return rounds
 
 
-@pytest.mark.parametrize("kind", [{}, BUCKETED, TRACKED, EVOLUTION], ids=["plain", "buckets", "tracked", "evolution"])
-@pytest.mark.parametrize("act", ["delete", "delete again", "compact", "overwrite"])
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    each_once(["delete", "delete again", "compact", "overwrite"], [{}, BUCKETED, TRACKED, EVOLUTION]),
+)
 def test_an_overtaken_compaction_is_planned_again(
     act: str, kind: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,7 +381,7 @@ def test_columns_changed_meanwhile_are_not_lost(tmp_path: Path, monkeypatch: pyt
     assert len(_live(store)) == 1
 
 
-def test_appends_do_not_disturb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_appends_do_not_disturb_a_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = _filled(tmp_path / "t", TRACKED)
     rounds = _interfere(monkeypatch, lambda: append(store, _rows([44])))
     compact_table(store, full=True)
@@ -388,7 +390,7 @@ def test_appends_do_not_disturb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("options", [{}, EVOLUTION], ids=["plain", "evolution"])
-def test_streams_do_not_notice(options: dict[str, str], tmp_path: Path) -> None:
+def test_streams_do_not_see_compactions(options: dict[str, str], tmp_path: Path) -> None:
     store = _filled(tmp_path / "t", options)
     stream = StreamReadBuilder(store).with_projection(["k"])
     scan, told = stream.new_streaming_scan(), []
@@ -413,7 +415,7 @@ def test_two_plans_of_one_snapshot_conflict(tmp_path: Path) -> None:
     assert _read(store).num_rows == 29
 
 
-def test_what_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = _filled(tmp_path / "t", {**VECTORS, **LARGE})
     delete(store, "k in (1, 2, 3, 12)")
     before = _on_disk(tmp_path / "t")

@@ -13,6 +13,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.update.row_ids import update_by_row_id
 from lakewright.update.verbs import delete
+from support.effort import is_thin
 from support.read_tables import append, new_table
 
 pytestmark = pytest.mark.long
@@ -32,7 +33,7 @@ KINDS = [
     ({**VECTORS, **EVOLUTION}, []),
     ({**BITMAP64, **EVOLUTION, "file.format": "avro"}, []),
 ]
-STEPS = 10
+STEPS = 4 if is_thin() else 10
 
 
 def _read(store: TableStore) -> list[dict[str, object]]:

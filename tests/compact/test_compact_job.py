@@ -36,7 +36,7 @@ def _named(store: TableStore) -> set[str]:
     return names
 
 
-def test_the_result_counts(tmp_path: Path) -> None:
+def test_the_result_counts_buckets_files_and_rows(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t")
     assert compact_table(store).snapshot_id is None
     for number in range(3):
@@ -208,7 +208,7 @@ def test_an_empty_vector_file_replaces_the_last_vectors(tmp_path: Path) -> None:
     assert read(store)[7] == (2, "b")
 
 
-def test_compactors_beside_writers(tmp_path: Path) -> None:
+def test_compactions_lose_no_row_of_concurrent_writers(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t", {**VECTORS, "changelog-producer": "lookup", "commit.max-retries": 50})
     failures: list[BaseException] = []
 

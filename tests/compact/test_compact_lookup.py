@@ -20,6 +20,7 @@ from lakewright.read.keyed_files import KeyedFiles
 from lakewright.read.scan import FileSchemas
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.keyed_rows import DELETE, INSERT
+from support.effort import each_once
 from support.keyed_tables import commit_rows, keyed_store, levels, live
 
 _START = dt.datetime(1969, 12, 31, 23, 59, 58)  # noqa: DTZ001 - a local timestamp
@@ -46,9 +47,8 @@ def _plain(key: Any) -> str:  # noqa: ANN401 - any scalar
     return repr(scalar.value if pa.types.is_timestamp(scalar.type) else scalar.as_py())
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("held", [True, False], ids=["keys in memory", "all rows"])
-def test_every_type_of_key(tmp_path: Path, kind: str, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "held"), each_once(list(TYPES), [True, False]))
+def test_keys_of_every_type_are_found(tmp_path: Path, kind: str, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not held:
         monkeypatch.setattr(lookup, "_KEYS_MAX", 0)
     dtype, keys = TYPES[kind]
@@ -70,7 +70,7 @@ def test_every_type_of_key(tmp_path: Path, kind: str, held: bool, monkeypatch: p
     assert {key for key, v in found.items() if v == 1} == {_plain(key) for key in keys[:3]}
 
 
-def test_composite_keys(tmp_path: Path) -> None:
+def test_composite_keys_are_found(tmp_path: Path) -> None:
     schema = pa.schema(
         [pa.field("a", pa.string(), nullable=False), pa.field("b", pa.int32(), nullable=False), ("v", pa.int64())]
     )
@@ -85,7 +85,7 @@ def test_composite_keys(tmp_path: Path) -> None:
     assert {(row["a"], row["b"]) for row in rows if row["v"]} == {("a1", 2), ("a2", 1), ("a9", 99)}
 
 
-def test_what_level_0_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_keys_of_level_0_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = keyed_store(tmp_path / "t")
     commit_rows(store, [(INSERT, k, 0, "a") for k in (3, 9, 5)])
     (entry,) = live(store)

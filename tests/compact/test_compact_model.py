@@ -11,6 +11,7 @@ from lakewright.compact.job import compact_table
 from lakewright.lsm.runs import runs_of
 from lakewright.metadata.store import TableStore
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
+from support.effort import each_once, some
 from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, levels, live, read
 
 pytestmark = pytest.mark.long
@@ -55,35 +56,32 @@ def _replay(store: TableStore, state: Model, first: int, last: int) -> None:
             assert state.pop(k) == (v, w)
 
 
-@pytest.mark.parametrize(
-    ("seed", "options"),
-    list(
-        enumerate(
-            [
-                {},
-                {"compaction.force-up-level-0": "true"},
-                VECTORS,
-                {**VECTORS, **BITMAP64},
-                LOOKUP,
-                {**LOOKUP, **DEDUPE},
-                {**LOOKUP, **VECTORS},
-                {"force-lookup": "true"},
-                FULL,
-                {**FULL, **DEDUPE},
-                {"merge-engine": "first-row"},
-                {"merge-engine": "first-row", **LOOKUP},
-                {**SMALL},
-                {**SMALL, **VECTORS},
-                {**SMALL, **LOOKUP, **VECTORS},
-                {"file.format": "avro"},
-                {"file.format": "orc", **VECTORS},
-                {"file.format.per.level": "0:avro", **VECTORS},
-            ]
-        )
-    ),
-    ids=str,
-)
-def test_like_a_dict(tmp_path: Path, options: dict[str, str], seed: int) -> None:
+OPTIONS = [
+    {},
+    {"compaction.force-up-level-0": "true"},
+    VECTORS,
+    {**VECTORS, **BITMAP64},
+    LOOKUP,
+    {**LOOKUP, **DEDUPE},
+    {**LOOKUP, **VECTORS},
+    {"force-lookup": "true"},
+    FULL,
+    {**FULL, **DEDUPE},
+    {"merge-engine": "first-row"},
+    {"merge-engine": "first-row", **LOOKUP},
+    {**SMALL},
+    {**SMALL, **VECTORS},
+    {**SMALL, **LOOKUP, **VECTORS},
+    {"file.format": "avro"},
+    {"file.format": "orc", **VECTORS},
+    {"file.format.per.level": "0:avro", **VECTORS},
+]
+
+
+@pytest.mark.parametrize(("seed", "options"), some([*enumerate(OPTIONS)], 0, 3, 5, 6, 9, 11, 14, 16), ids=str)
+def test_a_compacted_table_and_its_changelog_read_like_a_dict(
+    tmp_path: Path, options: dict[str, str], seed: int
+) -> None:
     store = keyed_store(tmp_path / "t", options)
     rng = np.random.default_rng(seed)
     first_row = options.get("merge-engine") == "first-row"
@@ -134,11 +132,14 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
-    "options", [{}, VECTORS, LOOKUP, {**LOOKUP, **VECTORS, **SMALL}, {"force-lookup": "true"}, FULL], ids=str
+    ("options", "engine"),
+    each_once([{}, VECTORS, LOOKUP, {**LOOKUP, **VECTORS, **SMALL}, {"force-lookup": "true"}, FULL], list(ENGINES)),
+    ids=str,
 )
-def test_engines_that_look_at_old_rows(tmp_path: Path, options: dict[str, str], engine: str) -> None:
+def test_merging_engines_read_like_a_dict_whatever_is_compacted_when(
+    tmp_path: Path, options: dict[str, str], engine: str
+) -> None:
     more, merged = ENGINES[engine]
     store = keyed_store(tmp_path / "t", {**options, **more})
     rng = np.random.default_rng(7)

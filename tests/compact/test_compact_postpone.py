@@ -94,7 +94,7 @@ def test_the_changelog_of_input_holds_all_rows(tmp_path: Path) -> None:
     assert [row[:3] for row in changelog_of(store, 2, 2)] == [(1, INSERT, 1), (0, INSERT, 2), (2, INSERT, 2)]
 
 
-def test_a_golden_table(tmp_path: Path) -> None:
+def test_rows_that_java_postponed_get_buckets(tmp_path: Path) -> None:
     golden = golden_store("pk.postpone")
     shutil.copytree(WAREHOUSE / "pk.db" / "postpone", tmp_path / "t")
     store = replace(golden, layout=replace(golden.layout, root=str(tmp_path / "t")))
@@ -111,7 +111,7 @@ def test_a_golden_table(tmp_path: Path) -> None:
     assert found == want
 
 
-def test_only_postpone_tables(tmp_path: Path) -> None:
+def test_tables_with_buckets_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="bucket=-2"):
         distribute(keyed_store(tmp_path / "t"))
 
@@ -133,7 +133,7 @@ def test_files_are_ordered_within_their_writer() -> None:
         ({"postpone.target-size-per-bucket": "1000 b"}, 2),
     ],
 )
-def test_how_many_buckets(tmp_path: Path, options: dict[str, str], buckets: int) -> None:
+def test_the_number_of_buckets_follows_options_and_sizes(tmp_path: Path, options: dict[str, str], buckets: int) -> None:
     store = keyed_store(tmp_path / "t", {"bucket": -2, **options})
     entries = [entry(f"data--u-a-s-{n}-w-x-0.avro", bucket=-2) for n in range(2)]  # a thousand bytes each
     (job,) = postponed_rows(store, entries)

@@ -58,7 +58,7 @@ def test_places_and_partitions(tmp_path: Path) -> None:
     assert [task.partition for task in some] == [rows[2]]
 
 
-def test_a_task_travels(tmp_path: Path) -> None:
+def test_a_task_survives_bytes_and_pickle(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t", {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"})
     commit_rows(store, [(INSERT, k, 1, "a" * 50) for k in range(100)], level=5)
     commit_rows(store, [(INSERT, 3, 2, "b"), (DELETE, 4, None, None)])

@@ -12,6 +12,7 @@ import pytest
 import lakewright as lw
 from lakewright.testing.enumerator import Operation, enumerate_faults, stray_files
 from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from support.effort import each_once, is_thin
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.int64()})
 OPTIONS = {"deletion-vectors.enabled": "true", "target-file-row-num": "8", "lakewright.write-threads": "1"}
@@ -52,7 +53,7 @@ def test_every_fault_leaves_the_table_whole(compact: Callable[[lw.FileStoreTable
     def run(catalog: lw.Catalog) -> None:
         compact(catalog.get_table("d.t"))
 
-    report = enumerate_faults(Operation(compact.__name__, unsorted, run), observe)
+    report = enumerate_faults(Operation(compact.__name__, unsorted, run), observe, thin=is_thin())
     assert report.calls > 0
     assert report.failures == ()
 
@@ -67,8 +68,7 @@ OTHERS: dict[str, Callable[[lw.FileStoreTable], object]] = {
 }
 
 
-@pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize("compact", [order, manifests])
+@pytest.mark.parametrize(("other", "compact"), each_once(list(OTHERS), [order, manifests]))
 def test_a_compaction_loses_to_other_writers(compact: Callable[[lw.FileStoreTable], object], other: str) -> None:
     memory = MemoryStorage(f"order-races-{next(_names)}")
     catalog = lw.FileSystemCatalog(memory, f"{memory.root}/w", {})

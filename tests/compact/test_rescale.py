@@ -14,6 +14,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_BEFORE
 from lakewright.spec.snapshot import CommitKind
 from lakewright.table.write_builder import BatchWriteBuilder
+from support.effort import each_once
 from support.keyed_tables import COLUMNS, changelog_of, commit_rows, files_on_disk, keyed_store, live, read
 from support.read_tables import append, new_table
 
@@ -37,9 +38,15 @@ def _reopened(store: TableStore) -> TableStore:
     return store.with_schema(latest)
 
 
-@pytest.mark.parametrize(("old", "new"), [(1, 4), (4, 1), (2, 6), (3, 2), (6, 4)])
-@pytest.mark.parametrize("options", [{}, {"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}], ids=str)
-def test_rows_stay_and_find_their_new_buckets(tmp_path: Path, old: int, new: int, options: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("counts", "options"),
+    each_once(
+        [(1, 4), (4, 1), (2, 6), (3, 2), (6, 4)],
+        [{}, {"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}],
+    ),
+)
+def test_rows_stay_and_find_their_new_buckets(tmp_path: Path, counts: tuple[int, int], options: dict[str, str]) -> None:
+    old, new = counts
     store = keyed_store(tmp_path / "t", {"bucket": old, **options})
     for start in range(0, 60, 15):
         _upsert(store, _rows(range(start, start + 40), f"from {start}"))
@@ -63,7 +70,7 @@ def test_rows_stay_and_find_their_new_buckets(tmp_path: Path, old: int, new: int
     assert len(files) < 60
 
 
-def test_deletes_are_settled(tmp_path: Path) -> None:
+def test_a_rescale_removes_deleted_rows_for_good(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t", {"bucket": 2})
     _upsert(store, _rows(range(10), "a"))
     _upsert(store, _rows(range(4), "a"), ["-D"] * 4)
@@ -73,7 +80,7 @@ def test_deletes_are_settled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("producer", ["full-compaction", "lookup"])
-def test_what_changed_is_told_before(tmp_path: Path, producer: str) -> None:
+def test_a_rescale_first_writes_the_changelog_that_is_due(tmp_path: Path, producer: str) -> None:
     store = keyed_store(tmp_path / "t", {"bucket": 2, "changelog-producer": producer, "write-only": "true"})
     _upsert(store, _rows(range(20), "first"))
     compact_table(store, full=True)
@@ -85,7 +92,7 @@ def test_what_changed_is_told_before(tmp_path: Path, producer: str) -> None:
     assert told == read(_reopened(store)) == {k: (k * k, "first" if k < 10 else "second") for k in range(30)}
 
 
-def test_some_partitions(tmp_path: Path) -> None:
+def test_a_rescale_of_some_partitions_leaves_the_others(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t", {"bucket": 2}, PARTITIONED, ("p", "k"), ("p",))
     for p in ("x", "y", "z"):
         rows = _rows(range(10), p).add_column(0, PARTITIONED.field("p"), pa.array([p] * 10))

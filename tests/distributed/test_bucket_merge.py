@@ -34,11 +34,13 @@ from lakewright.update.result import UpdateResult
 from lakewright.update.run import Prepared, change
 from lakewright.write.buckets.dynamic import HashFiles
 from lakewright.write.buckets.routing import Group
+from support.effort import each_once, pairwise
 
 Clauses: TypeAlias = Callable[[MergeBuilder], MergeBuilder]
 
 SMALL_BUCKETS = {"bucket": "-1", "dynamic-bucket.target-row-num": "30"}
-TEXT = [f"customer-{number:05}" for number in range(400)]
+KEYS = 150
+TEXT = [f"customer-{number:05}" for number in range(KEYS)]
 
 
 def upserting(builder: MergeBuilder) -> MergeBuilder:
@@ -88,7 +90,7 @@ def table_of(
 
 
 def rows(chance: random.Random, count: int, key: pa.DataType, *, twice: bool = False) -> pa.Table:
-    numbers = chance.choices(range(400), k=count) if twice else chance.sample(range(400), count)
+    numbers = chance.choices(range(KEYS), k=count) if twice else chance.sample(range(KEYS), count)
     texts = pa.types.is_string(key)
     return pa.table(
         {
@@ -150,41 +152,47 @@ def found(table: lw.FileStoreTable) -> list[dict[str, object]]:
     return sorted(lw.read_table(table).to_pylist(), key=lambda row: (row["k"], row["p"]))
 
 
-@pytest.mark.parametrize("buckets", [{}, SMALL_BUCKETS], ids=["fixed", "dynamic"])
-@pytest.mark.parametrize("clauses", [upserting, mixed, by_source])
+@dataclass(frozen=True)
+class Target:
+    """A table to merge into: the type of its key, that of the key of the source, and options."""
+
+    key: pa.DataType
+    given: pa.DataType
+    partitioned: bool
+    options: dict[str, str]
+
+
+TARGETS = [
+    Target(pa.int64(), pa.int64(), False, {}),  # noqa: FBT003
+    Target(pa.int64(), pa.int32(), True, {"changelog-producer": "input"}),  # noqa: FBT003
+    Target(pa.int32(), pa.int64(), False, {"deletion-vectors.enabled": "true"}),  # noqa: FBT003
+    Target(
+        pa.string(),
+        pa.string(),
+        True,  # noqa: FBT003
+        {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    ),
+    Target(pa.string(), pa.string(), False, {"sequence.field": "n"}),  # noqa: FBT003
+]
+
+
 @pytest.mark.parametrize(
-    ("types", "partitioned", "options"),
-    [
-        ((pa.int64(), pa.int64()), False, {}),
-        ((pa.int64(), pa.int32()), True, {"changelog-producer": "input"}),
-        ((pa.int32(), pa.int64()), False, {"deletion-vectors.enabled": "true"}),
-        (
-            (pa.string(), pa.string()),
-            True,
-            {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
-        ),
-        ((pa.string(), pa.string()), False, {"sequence.field": "n"}),
-    ],
+    ("target", "clauses", "buckets"), pairwise(TARGETS, [upserting, mixed, by_source], [{}, SMALL_BUCKETS])
 )
 def test_a_merge_by_bucket_is_the_embedded_merge(
-    tmp_path: str,
-    clauses: Clauses,
-    types: tuple[pa.DataType, pa.DataType],
-    partitioned: bool,
-    options: dict[str, str],
-    buckets: dict[str, str],
+    tmp_path: str, target: Target, clauses: Clauses, buckets: dict[str, str]
 ) -> None:
-    key, given = types
+    key, given, partitioned = target.key, target.given, target.partitioned
     chance = random.Random(str((key, given, partitioned)))
-    options |= buckets
+    options = target.options | buckets
     tables = [table_of(str(tmp_path), name, key=key, partitioned=partitioned, options=options) for name in ("a", "b")]
-    for _ in range(3):
-        data = rows(chance, 150, key)
+    for _ in range(2):
+        data = rows(chance, 70, key)
         for table in tables:
             lw.write_table(data, table)
     on = ["k", "p"] if partitioned else ["k"]
     for attempt, tasks in enumerate(((2, 1), (5, 2))):
-        source = read_source(rows(chance, 120, given), "d.a")
+        source = read_source(rows(chance, 50, given), "d.a")
         if options.get("sequence.field"):
             source = source.set_column(
                 2, "n", pa.array(range(2000 * (attempt + 1), 2000 * (attempt + 1) + source.num_rows), pa.int64())
@@ -201,7 +209,7 @@ def test_a_merge_by_bucket_is_the_embedded_merge(
 def test_an_upsert_that_looks_rows_up_takes_the_newest_row_of_each_key(tmp_path: str) -> None:
     chance = random.Random(7)
     tables = [table_of(str(tmp_path), name, key=pa.int64(), partitioned=False, options={}) for name in ("a", "b")]
-    data = rows(chance, 200, pa.int64())
+    data = rows(chance, 100, pa.int64())
     for table in tables:
         lw.write_table(data, table)
     source = read_source(rows(chance, 300, pa.int64(), twice=True).select(["k", "n"]), "d.a")
@@ -210,7 +218,7 @@ def test_an_upsert_that_looks_rows_up_takes_the_newest_row_of_each_key(tmp_path:
     assert found(tables[0]) == found(tables[1])
 
 
-def test_keys_that_match_nothing_and_keys_that_match_twice(tmp_path: str) -> None:
+def test_keys_that_match_nothing_are_skipped_and_keys_that_match_twice_refused(tmp_path: str) -> None:
     table = table_of(str(tmp_path), "a", key=pa.int32(), partitioned=False, options={})
     lw.write_table(rows(random.Random(1), 100, pa.int32()), table)
     before = found(table)
@@ -303,8 +311,7 @@ def buckets_of(table: lw.FileStoreTable) -> dict[int, set[int]]:
     return {bucket: {*hashes.tolist()} for bucket, hashes in index.read(index.of_partition(EMPTY_ROW)).items()}
 
 
-@pytest.mark.parametrize("tasks", [(1, 1), (3, 1), (4, 4), (7, 3)])
-@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize(("tasks", "partitioned"), each_once([(1, 1), (3, 1), (4, 4), (7, 3)], [False, True]))
 def test_keys_come_into_an_empty_table_and_into_new_partitions(
     tmp_path: str, tasks: tuple[int, int], partitioned: bool
 ) -> None:

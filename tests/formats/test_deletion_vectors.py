@@ -42,7 +42,7 @@ def test_java_s_examples(data: bytes, length: int) -> None:
 
 @settings(max_examples=examples(80), derandomize=True)
 @given(st.lists(positions | runs, max_size=3), st.booleans())
-def test_any_positions(parts: list[list[int]], bitmap64: bool) -> None:
+def test_any_positions_survive_encoding(parts: list[list[int]], bitmap64: bool) -> None:
     values = {n for part in parts for n in part if bitmap64 or n < 2**32}
     record = encode_deletion_vector(sorted(values), bitmap64=bitmap64)
     got = decode_deletion_vector(record, path="p")
@@ -95,7 +95,7 @@ def test_hostile_bytes_with_a_right_checksum(body: bytes, bitmap64: bool) -> Non
         return
 
 
-def test_the_mask_of_a_batch() -> None:
+def test_a_batch_is_masked_by_its_place_in_the_file() -> None:
     deleted = np.array([0, 3, 5, 9], dtype=np.uint64)
     assert live_mask(deleted, 3, 4).tolist() == [False, True, False, True]
     assert live_mask(deleted, 10, 2).tolist() == [True, True]

@@ -80,7 +80,7 @@ def _without_early_fractions(value: Any, dtype: DataType) -> Any:  # noqa: ANN40
 @pytest.mark.parametrize("file_format", FORMATS)
 @settings(max_examples=examples(100), derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_any_rows_of_any_types(file_format: str, data: st.DataObject) -> None:
+def test_rows_of_any_types_come_back(file_format: str, data: st.DataObject) -> None:
     types = data.draw(st.lists(nested_types().filter(lambda t: _fits(file_format, t)), min_size=1, max_size=4))
     fields = [DataField(n, f"c{n}", dtype) for n, dtype in enumerate(types)]
     count = data.draw(st.integers(1, 12))
@@ -101,7 +101,7 @@ def test_any_rows_of_any_types(file_format: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize(("file_format", "codec"), CODECS)
-def test_every_codec(file_format: str, codec: str) -> None:
+def test_rows_survive_every_codec(file_format: str, codec: str) -> None:
     skip = {"avro": NANOSECONDS, "orc": ("TIMESTAMP(6)",)}.get(file_format, ())
     for fields, rows in (
         (scalar_fields(skip), scalar_rows(scalar_fields(skip))),
@@ -112,7 +112,7 @@ def test_every_codec(file_format: str, codec: str) -> None:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_an_empty_file(file_format: str) -> None:
+def test_a_file_without_rows_is_read(file_format: str) -> None:
     fields = nested_fields()
     data, facts = write(file_format, [], fields)
     reader = open_reader(file_format, _source(data), path="p", size=len(data), fields=fields)
@@ -147,7 +147,7 @@ def test_no_columns_are_still_rows(file_format: str) -> None:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_column_names_with_dots(file_format: str) -> None:
+def test_columns_may_have_dots_in_their_names(file_format: str) -> None:
     inner = RowType(True, [DataField(2, "b", AtomicType("INT"))])  # noqa: FBT003
     fields = [DataField(0, "a.b", AtomicType("STRING")), DataField(1, "a", inner)]
     table = pa.table([pa.array(["x"]), pa.array([{"b": 7}], pa.struct({"b": pa.int32()}))], names=["a.b", "a"])
@@ -219,7 +219,7 @@ def test_formats_are_told_by_names() -> None:
         open_reader("csv", _source(b""), path="p", size=0, fields=[])
 
 
-def test_options_of_a_table() -> None:
+def test_options_of_a_table_say_how_files_are_written() -> None:
     fields = [
         DataField(1073741823, "_KEY_a", AtomicType("INT")),
         DataField(0, "a", AtomicType("INT")),

@@ -66,7 +66,9 @@ def _check(rows: list[Row], spec: MergeSpec, *, level: bool) -> None:
 
 @given(any_rows, sequences, st.booleans(), st.sampled_from([("k",), ("k", "l"), ("l",)]))
 @settings(max_examples=examples(300))
-def test_deduplicate(rows: list[Row], sequence: dict[str, str], ignore: bool, key: tuple[str, ...]) -> None:
+def test_deduplicating_is_as_the_reference(
+    rows: list[Row], sequence: dict[str, str], ignore: bool, key: tuple[str, ...]
+) -> None:
     options = {**sequence, "ignore-delete": str(ignore).lower()}
     _check(_distinct(rows), spec_of(COLUMNS, key, options), level=False)
 
@@ -79,7 +81,7 @@ def test_rows_that_tie_keep_the_order_they_came_in(rows: list[Row], sequence: di
 
 @given(rows_with([INSERT, UPDATE_AFTER]), st.booleans())
 @settings(max_examples=examples(100))
-def test_first_row(rows: list[Row], ignore: bool) -> None:
+def test_keeping_first_rows_is_as_the_reference(rows: list[Row], ignore: bool) -> None:
     options = {"merge-engine": "first-row", "ignore-delete": str(ignore).lower()}
     _check(_distinct(rows), spec_of(COLUMNS, ("k",), options), level=False)
 
@@ -128,7 +130,7 @@ def test_first_row_refuses_retracts_of_keys_that_have_more_rows() -> None:
 
 @given(any_rows)
 @settings(max_examples=examples(50))
-def test_dropping_retracts(rows: list[Row]) -> None:
+def test_dropping_retracts_keeps_the_other_rows(rows: list[Row]) -> None:
     schema = schema_of(COLUMNS)
     kept = drop_retracts(keyed_of(rows, schema))
     assert [row["v"] for row in rows_of(kept, schema)] == [row["v"] for row in rows if not is_retract(row)]

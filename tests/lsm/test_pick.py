@@ -101,7 +101,9 @@ VECTORS = {"deletion-vectors.enabled": "true"}
         ([(0, 50), (4, 50), (5, 999)], {"compaction.incremental-size-threshold": "100 b"}, None),
     ],
 )
-def test_picks(shape: Shape, options: Mapping[str, str], picked: tuple[int, int] | None) -> None:
+def test_runs_are_picked_by_size_and_number(
+    shape: Shape, options: Mapping[str, str], picked: tuple[int, int] | None
+) -> None:
     assert _picked(shape, options) == picked
 
 
@@ -117,7 +119,7 @@ def test_the_interval_counts_from_the_last_file_of_the_deepest_level() -> None:
     assert pick(runs, options, max_level=5) is None
 
 
-def test_full() -> None:
+def test_a_full_compaction_takes_all_runs_to_the_deepest_level() -> None:
     assert pick_full([], max_level=5) is None
     runs = _runs([(0, 1), (4, 1), (5, 1)])
     assert pick_full(runs, max_level=5) == Unit(tuple(f for r in runs for f in r.files), 5)

@@ -304,7 +304,7 @@ LIMITS = MergeLimits(target_bytes=100, count_min=3, full_bytes=1000)
         ([60, 60, 10, 10, 10], [[60, 60], [10, 10, 10]]),
     ],
 )
-def test_minor_groups(sizes: list[int], groups: list[list[int]]) -> None:
+def test_neighbouring_small_manifests_are_grouped(sizes: list[int], groups: list[list[int]]) -> None:
     plan = plan_merge([sized(n, size) for n, size in enumerate(sizes)], LIMITS)
     assert [[f.file_size for f in group] for group in plan.groups] == groups
     assert not plan.full

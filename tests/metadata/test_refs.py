@@ -64,7 +64,7 @@ def test_renaming_keeps_everything_and_takes_no_other_tag_away(tags: Tags) -> No
     assert tags.get("c") == Tag("c", ONE, NOON, timedelta(seconds=1))
 
 
-def test_replacing(tags: Tags) -> None:
+def test_a_tag_can_be_replaced(tags: Tags) -> None:
     tags.create("a", ONE)
     tags.replace("a", TWO, time_retained_millis=1000, create_time=NOON)
     assert tags.get("a") == Tag("a", TWO, NOON, timedelta(seconds=1))

@@ -38,7 +38,7 @@ def evolve(schemas: Schemas, *changes: SchemaChange, attempts: int = 20) -> Tabl
     return schemas.evolve(changes, has_snapshot=True, time_millis=5, attempts=attempts)
 
 
-def test_no_table(tmp_path: Path) -> None:
+def test_a_missing_table_has_no_schemas(tmp_path: Path) -> None:
     schemas = schemas_at(tmp_path / "none")
     assert schemas.ids() == []
     assert schemas.latest() is None

@@ -99,7 +99,7 @@ def test_a_row_of_which_nothing_is_left_keeps_its_nulls() -> None:
     assert got.to_pylist() == [{"r": {"z": None}}, {"r": None}]
 
 
-def test_no_columns() -> None:
+def test_rows_without_columns_of_the_file_are_null() -> None:
     plan = plan_evolution([DataField(0, "a", INT)], [])
     assert plan.file_fields == ()
     assert plan.identity
@@ -196,7 +196,7 @@ CASES: list[tuple[str, str, list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("source", "target", "values", "want"), CASES, ids=[f"{c[0]}-{c[1]}" for c in CASES])
-def test_casts_are_java_s(source: str, target: str, values: list[Any], want: list[Any]) -> None:
+def test_casts_give_the_values_that_java_gives(source: str, target: str, values: list[Any], want: list[Any]) -> None:
     old, new = AtomicType(source), AtomicType(target)
     # A slice has an offset, which every cast must mind.
     array = pa.array([values[0], *values], to_arrow_type(old)).slice(1)

@@ -72,7 +72,7 @@ def test_deleted_positions_are_left_out_and_the_others_keep_theirs(store: TableS
 
 def test_positions_count_rows_that_were_skipped(store: TableStore) -> None:
     bucket = KeyedBucket(store)
-    count = 40_000
+    count = 4_000
     file = bucket.add(keyed_rows(store, {"k": range(count), "v": [f"{n:032d}" for n in range(count)]}, first=0))
     bucket.vectors = {file.file_name: [0, count - 1]}
     last = PredicateBuilder(store.schema.fields).greater_than("k", count - 3)

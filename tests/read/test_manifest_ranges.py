@@ -22,7 +22,7 @@ from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.snapshot import CommitKind, Snapshot
-from support.effort import examples
+from support.effort import each_once, examples
 from support.facts import data_file
 from support.read_tables import new_table
 
@@ -78,8 +78,7 @@ def asked(chance: random.Random, store: TableStore, *, keyed: bool) -> Predicate
     return chance.choice([builder.equal, builder.less_than, builder.greater_or_equal])(name, value)
 
 
-@pytest.mark.parametrize("columns", [False, True], ids=["objects", "columns"])
-@pytest.mark.parametrize("keyed", [False, True], ids=["row ids", "keyed"])
+@pytest.mark.parametrize(("keyed", "columns"), each_once([False, True], [False, True]))
 def test_skipped_manifests_hide_and_revive_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keyed: bool, columns: bool
 ) -> None:

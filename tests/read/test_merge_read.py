@@ -159,7 +159,7 @@ any_kind = st.sampled_from([INSERT, UPDATE_AFTER, DELETE])
 
 @PROPERTY
 @given(histories(any_kind), PREDICATES)
-def test_deduplicate(history: History, predicate: Predicate) -> None:
+def test_the_newest_row_of_each_key_is_read(history: History, predicate: Predicate) -> None:
     store = new_store({})
     lay_out(store, history).publish()
     check(store, deduplicated(history), predicate)
@@ -167,7 +167,7 @@ def test_deduplicate(history: History, predicate: Predicate) -> None:
 
 @PROPERTY
 @given(histories(any_kind), PREDICATES)
-def test_runs_whose_numbers_meet(history: History, predicate: Predicate) -> None:
+def test_numbers_of_rows_decide_where_those_of_files_overlap(history: History, predicate: Predicate) -> None:
     """The age of a row is its own number, not that of its file: the first run has the highest number of many keys."""
     store = new_store({})
     bucket = lay_out(store, history, step=1)
@@ -195,7 +195,7 @@ def _files_of(history: History) -> Iterator[list[tuple[int, tuple[Values, int]]]
 
 @PROPERTY
 @given(histories(st.just(INSERT)), PREDICATES)
-def test_partial_update(history: History, predicate: Predicate) -> None:
+def test_partial_updates_read_the_newest_value_of_each_column(history: History, predicate: Predicate) -> None:
     store = new_store({"merge-engine": "partial-update"})
     lay_out(store, history).publish()
     state: dict[int, Values] = {}
@@ -207,7 +207,9 @@ def test_partial_update(history: History, predicate: Predicate) -> None:
 
 @PROPERTY
 @given(histories(st.just(INSERT)), PREDICATES, st.sampled_from([{}, {"force-lookup": "true"}]))
-def test_aggregation(history: History, predicate: Predicate, options: dict[str, str]) -> None:
+def test_aggregations_read_all_rows_of_a_key_folded(
+    history: History, predicate: Predicate, options: dict[str, str]
+) -> None:
     functions = {"fields.v.aggregate-function": "sum", "fields.w.aggregate-function": "max"}
     store = new_store({"merge-engine": "aggregation", **functions, **options})
     lay_out(store, history).publish()
@@ -224,7 +226,7 @@ def test_aggregation(history: History, predicate: Predicate, options: dict[str, 
 
 @PROPERTY
 @given(histories(st.just(INSERT)), PREDICATES)
-def test_first_row_hides_level_0(history: History, predicate: Predicate) -> None:
+def test_first_row_tables_hide_level_0(history: History, predicate: Predicate) -> None:
     store = new_store({"merge-engine": "first-row"})
     seen: dict[int, Values] = {}
     deep = []
@@ -238,7 +240,9 @@ def test_first_row_hides_level_0(history: History, predicate: Predicate) -> None
 
 @PROPERTY
 @given(histories(any_kind), PREDICATES, st.booleans())
-def test_deletion_vectors(history: History, predicate: Predicate, merges: bool) -> None:
+def test_deletion_vectors_leave_out_outdated_rows_of_deep_levels(
+    history: History, predicate: Predicate, merges: bool
+) -> None:
     store = new_store({"deletion-vectors.enabled": "true", "deletion-vectors.merge-on-read": str(merges).lower()})
     bucket = lay_out(store, history)
     owners: dict[int, tuple[str, int]] = {}  # where the youngest deep version of each key lies

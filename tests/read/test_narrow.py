@@ -34,7 +34,7 @@ from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField, Value
-from support.effort import examples
+from support.effort import examples, is_thin
 from support.facts import data_file, data_files
 from support.read_tables import new_table
 
@@ -165,7 +165,9 @@ def facts(result: ScanResult) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
-def test_a_scan_finds_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keyed: bool) -> None:
+def test_a_scan_of_columns_finds_the_files_of_a_scan_of_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, keyed: bool
+) -> None:
     options = {"bucket": "2"} | ({} if keyed else {"bucket-key": "k"})
     left_out = 0
     for seed in range(examples(20)):
@@ -174,7 +176,7 @@ def test_a_scan_finds_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
         made = entries(chance, store, 60)
         written = [store.manifests.write(some, schema_id=0)[0] for some in (made[:25], made[25:40], made[40:])]
         snapshot = snapshot_of(store, written)
-        for wanted in (TRUE, *(condition(chance, store.schema.fields) for _ in range(40))):
+        for wanted in (TRUE, *(condition(chance, store.schema.fields) for _ in range(10 if is_thin() else 40))):
             expected = scan(store, snapshot, wanted, list_partitions=True)
             found = as_columns(store, snapshot, wanted, monkeypatch)
             assert isinstance(expected.found, tuple)
@@ -186,7 +188,7 @@ def test_a_scan_finds_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 assert kinds_of_parts(both) == [EntryColumns, EntryList, EntryColumns]
             assert splits_of(store, snapshot, found.found) == splits_of(store, snapshot, expected.entries)
             left_out += expected.funnel.files_after_bucket - expected.funnel.files_after_stats
-    assert left_out > 100
+    assert left_out > 50
 
 
 def mixed(
@@ -220,7 +222,9 @@ def _entries(found: tuple[ManifestEntry, ...] | ChosenEntries) -> Sequence[Manif
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=st.lists(data_files().map(modest), min_size=1, max_size=6, unique_by=lambda file: file.file_name))
-def test_entries_come_back_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[DataFile]) -> None:
+def test_entries_made_of_columns_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[DataFile]
+) -> None:
     store = new_table(fresh(tmp_path), SCHEMA)
     snapshot = snapshot_of(
         store, store.manifests.write([ManifestEntry(0, bytes(12), 0, 1, f) for f in files], schema_id=0)

@@ -58,7 +58,7 @@ def test_an_empty_table_has_its_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 4, 100])
-def test_limits(store: TableStore, limit: int) -> None:
+def test_a_limit_holds_before_and_after_a_filter(store: TableStore, limit: int) -> None:
     assert ReadBuilder(store).with_limit(limit).new_read().to_arrow().num_rows == min(limit, 10)
     filtered = ReadBuilder(store).with_filter("id > 2").with_limit(limit).new_read().to_arrow()
     assert filtered.num_rows == min(limit, 7)
@@ -96,7 +96,7 @@ def test_shards_of_the_builder(store: TableStore) -> None:
     assert sorted(i for part in parts for i in part["id"].to_pylist()) == list(range(10))
 
 
-def test_wrong_calls(store: TableStore) -> None:
+def test_unknown_columns_and_wrong_limits_are_refused(store: TableStore) -> None:
     builder = ReadBuilder(store)
     with pytest.raises(ColumnNotExistException, match="did you mean 'name'"):
         builder.with_projection(["nme"])

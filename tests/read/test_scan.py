@@ -78,7 +78,7 @@ def test_options_that_name_none(options: dict[str, str], error: type[Exception],
         _picked(options)
 
 
-def test_the_funnel_counts(tmp_path: Path) -> None:
+def test_the_funnel_counts_the_files_that_each_step_leaves(tmp_path: Path) -> None:
     store = new_table(tmp_path, SCHEMA, ["p"])
     for n in range(4):
         rows = {"id": [n * 10 + i for i in range(4)], "p": ["a", "a", "b", "b"], "name": [f"n{n}"] * 4}
@@ -136,7 +136,7 @@ def test_buckets_are_pruned_by_the_entries_own_count(tmp_path: Path) -> None:
     assert pruning.after < pruning.before
 
 
-def test_bucket_values() -> None:
+def test_equal_values_name_the_buckets_to_read() -> None:
     fields = [DataField(0, "d", AtomicType("DOUBLE")), DataField(1, "i", AtomicType("INT"))]
     builder = PredicateBuilder(fields)
     zero = matching_buckets(builder.equal("d", 0.0), fields[:1], "default", 97)

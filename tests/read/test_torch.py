@@ -76,7 +76,7 @@ def _ids(dataset: Any) -> list[int]:  # noqa: ANN401 - a dataset of PyTorch
     return [row["id"] for row in dataset]
 
 
-def test_rows_by_number(table: lw.FileStoreTable) -> None:
+def test_rows_are_read_by_their_number(table: lw.FileStoreTable) -> None:
     builder = table.new_read_builder().with_filter("id < 5").with_projection(["id", "s"])
     dataset: Any = builder.new_read().to_torch(builder.new_scan().plan().splits())
     assert len(dataset) == 5
@@ -219,7 +219,7 @@ def test_ranks_and_workers_read_only_the_columns_and_files_they_need(
     assert sum(event.rows for event in events) == 30
 
 
-def test_batches_and_tensors(table: lw.FileStoreTable) -> None:
+def test_streams_give_batches_and_tensors(table: lw.FileStoreTable) -> None:
     read = table.new_read_builder().with_projection(["id", "x"]).new_read()
     batches = list(read.to_torch(streaming=True, batch_format="pyarrow", batch_size=30))
     assert [batch.num_rows for batch in batches] == [30, 30, 30, 10]
@@ -260,7 +260,7 @@ def test_a_limit_counts_over_all_workers(
         assert rows == 7
 
 
-def test_the_rank_is_found(table: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_is_taken_from_the_environment(table: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = table.new_read_builder().new_read().to_torch(streaming=True, auto_detect_rank=True)
     assert len(_ids(dataset)) == 100
     monkeypatch.setenv("RANK", "1")
@@ -287,7 +287,7 @@ def test_the_rank_is_found(table: lw.FileStoreTable, monkeypatch: pytest.MonkeyP
         ({"streaming": "yes"}, "streaming"),
     ],
 )
-def test_wrong_settings_are_named(table: lw.FileStoreTable, settings: dict[str, Any], words: str) -> None:
+def test_wrong_settings_are_refused(table: lw.FileStoreTable, settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         table.new_read_builder().new_read().to_torch(**settings)
 

@@ -38,7 +38,7 @@ hostile = st.one_of(
 )
 
 
-def test_every_path_of_main() -> None:
+def test_files_of_the_main_branch_have_their_paths() -> None:
     table = Layout("/lake/db.db/t")
     assert [
         table.branch_root,

@@ -14,9 +14,9 @@ import pytest
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.storage.local import LocalStorage
-from support.effort import examples
+from support.effort import is_thin
 
-RACES = examples(20_000)
+RACES = 600 if is_thin() else 20_000
 RUNNERS = 4
 
 # Each runner goes through the same names in the same order and waits for the slowest before each: shared memory holds

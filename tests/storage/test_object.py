@@ -20,6 +20,7 @@ from lakewright.storage import object_client
 from lakewright.storage.object import ObjectStorage
 from lakewright.storage.open import open_storage
 from lakewright.storage.settings import ENDPOINT_VARIABLES, store_settings
+from support.effort import examples
 from support.s3 import ACCESS_KEY, SECRET_KEY, S3Server, s3_options
 
 # What the scripted server does with one put: take it or not, and what it answers; None drops the connection.
@@ -221,8 +222,8 @@ def test_amazon_needs_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_racing_clients_have_one_winner_each(s3_server: S3Server) -> None:
-    """Eight clients that share nothing but the server, whose puts are made atomic, race for each of 100 names."""
-    bucket, races, runners = s3_server.make_bucket(), 100, 8
+    """Eight clients that share nothing but the server, whose puts are made atomic, race for each of many names."""
+    bucket, races, runners = s3_server.make_bucket(), examples(200), 8
     wins: list[int] = []
     barrier = threading.Barrier(runners)
 

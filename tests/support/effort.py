@@ -33,6 +33,13 @@ def pairwise(*axes: Sequence[object]) -> list[tuple[Any, ...]]:
     return [tuple(axis[place] for axis, place in zip(axes, row, strict=True)) for row in places]
 
 
+def each_once(*axes: Sequence[object]) -> list[tuple[Any, ...]]:
+    """Return combinations in which every value of every axis occurs; at night, all of them."""
+    if not is_thin():
+        return list(product(*axes))
+    return [tuple(axis[at % len(axis)] for axis in axes) for at in range(max(map(len, axes)))]
+
+
 def thinned(values: Sequence[T], start: int = 0) -> Sequence[T]:
     """Return every n-th value, and all at night; n is odd, so that all bits of a byte are met."""
     step = 100 // settings().max_examples

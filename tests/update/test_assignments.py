@@ -75,7 +75,7 @@ def check(given: dict[str, object], scope: Scope | None = None, read: Sequence[s
         ("name", lambda _: "x", "x"),
     ],
 )
-def test_values(column: str, given: object, out: object) -> None:
+def test_values_expressions_and_functions_are_assigned(column: str, given: object, out: object) -> None:
     made = check({column: given}).evaluate(2, whole())
     assert made.schema == to_arrow_schema([made_field(column)])
     assert made[column].to_pylist() == (out if isinstance(out, list) and column not in {"list", "map"} else [out] * 2)
@@ -138,20 +138,22 @@ def test_checked_assignments_travel() -> None:
         ({"name": pc.field("id")}, "cannot become it", "name"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_read(given: dict[str, object], says: str, column: str) -> None:
+def test_wrong_assignments_are_refused_before_anything_is_read(
+    given: dict[str, object], says: str, column: str
+) -> None:
     with pytest.raises((InvalidInputError, ColumnNotExistException), match=says) as caught:
         check(given)
     assert caught.value.column == column
 
 
 @pytest.mark.parametrize("given", [{}, None, [("n", 1)]])
-def test_nothing_to_assign(given: dict[str, object]) -> None:
+def test_an_empty_assignment_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError, match="nothing to assign"):
         check(given)
 
 
 @pytest.mark.parametrize("expression", [pc.field("nothing") + 1, pc.field(1), pc.field("name") * 2])
-def test_expressions_that_cannot_be(expression: pc.Expression) -> None:
+def test_expressions_that_cannot_be_computed_are_refused(expression: pc.Expression) -> None:
     with pytest.raises(InvalidInputError, match="the expression"):
         check({"n": expression})
 

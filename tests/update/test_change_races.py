@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.effort import is_thin
 from support.races import TABLES, VERB, Scene
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")]
@@ -38,7 +39,8 @@ PAIRS = [
 @pytest.mark.parametrize("kind", TABLES)
 def test_two_changes_are_one_after_the_other(kind: str) -> None:
     scene = Scene(kind)
-    for first, second in PAIRS:
+    own = list(TABLES).index(kind) % 4
+    for first, second in PAIRS[own::4] if is_thin() else PAIRS:
         if VERB[first].fits(kind) and VERB[second].fits(kind):
             _, published = scene.calls(VERB[first])
             scene.check(VERB[first], VERB[second], published)

@@ -15,6 +15,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.spec.datafile import GlobalIndex, IndexFile
+from support.effort import examples
 
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 VECTORS = {**EVOLVING, "deletion-vectors.enabled": "true"}
@@ -275,7 +276,7 @@ def test_a_failed_update_leaves_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [EVOLVING, VECTORS], ids=["anew", "vectors"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_random_changes_equal_polars(tmp_path: Path, options: dict[str, str], seed: int) -> None:
     table = _filled(tmp_path, options)
     rng = random.Random(seed)

@@ -32,7 +32,7 @@ ROWS = pa.table({"id": range(20), "name": [f"n{i}" for i in range(20)]})
 
 @pytest.mark.parametrize("bitmap64", ["false", "true"])
 @pytest.mark.parametrize("buckets", ["-1", "2"])
-def test_deletes_add_up(tmp_path: Path, buckets: str, bitmap64: str) -> None:
+def test_a_second_delete_keeps_the_deletes_of_the_first(tmp_path: Path, buckets: str, bitmap64: str) -> None:
     keys = {} if buckets == "-1" else {"bucket-key": "id"}
     options = {"bucket": buckets, "deletion-vectors.bitmap64": bitmap64, **keys}
     table = _table(tmp_path, ROWS, 3, **options)

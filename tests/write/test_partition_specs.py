@@ -14,6 +14,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError
+from support.effort import each_once
 
 COLUMNS = pa.schema(
     [pa.field("day", pa.date32(), nullable=False), pa.field("k", pa.int64()), pa.field("v", pa.string())]
@@ -53,9 +54,8 @@ def catalog(tmp_path: Path) -> lw.Catalog:
     return catalog
 
 
-@pytest.mark.parametrize("day", SPELLINGS, ids=lambda day: type(day).__name__)
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_day_has_many_spellings(catalog: lw.Catalog, verb: str, day: object) -> None:
+@pytest.mark.parametrize(("day", "verb"), each_once(SPELLINGS, list(VERBS)))
+def test_a_day_may_be_spelled_in_many_ways(catalog: lw.Catalog, day: object, verb: str) -> None:
     VERBS[verb](catalog, catalog.get_table("d.t"), {"day": day})
     left = lw.read_table(catalog.get_table("d.t"), filter="day = '2026-01-09'")["v"].to_pylist()
     assert left == {"overwrite": ["new"], "compact": ["a", "a"]}.get(verb, [])
@@ -63,17 +63,20 @@ def test_a_day_has_many_spellings(catalog: lw.Catalog, verb: str, day: object) -
     assert files.count("day=2026-01-10") == 2, "other partitions stay as they are"
 
 
+WRONG_SPECS: list[tuple[object, str]] = [
+    ({"nope": "x"}, "'nope' in the partition spec .* is not a partition column .day."),
+    ({"day": "x"}, "the partition column 'day': 'x' .str. is no value of the type DATE"),
+    ({"day": 5.5}, "the partition column 'day': 5.5"),
+    ({"day": dt.datetime(2026, 1, 9, 3)}, "the type holds whole days"),  # noqa: DTZ001 - DATE has no zone
+]
+
+
 @pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"nope": "x"}, "'nope' in the partition spec .* is not a partition column .day."),
-        ({"day": "x"}, "the partition column 'day': 'x' .str. is no value of the type DATE"),
-        ({"day": 5.5}, "the partition column 'day': 5.5"),
-        ({"day": dt.datetime(2026, 1, 9, 3)}, "the type holds whole days"),  # noqa: DTZ001 - DATE has no zone
-    ],
+    ("wrong", "verb"),
+    each_once(WRONG_SPECS, [verb for verb in VERBS if verb != "overwrite"]),
 )
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "overwrite"])
-def test_specs_that_cannot_be(catalog: lw.Catalog, verb: str, spec: object, message: str) -> None:
+def test_specs_that_name_no_partition_are_refused(catalog: lw.Catalog, wrong: tuple[object, str], verb: str) -> None:
+    spec, message = wrong
     with pytest.raises(InvalidInputError, match=message) as caught:
         VERBS[verb](catalog, catalog.get_table("d.t"), spec)
     assert caught.value.table == "d.t"

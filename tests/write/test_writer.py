@@ -210,7 +210,7 @@ def test_statistics_equal_those_of_the_rows(tmp_path: Path, mode: str, dense: st
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_other_formats(tmp_path: Path, file_format: str) -> None:
+def test_files_of_other_formats_are_written(tmp_path: Path, file_format: str) -> None:
     store = new_store(tmp_path, SCHEMA, ["p"], {"file.format": file_format})
     messages = write_once(store, table(100, parts=3))
     assert all(name.endswith(f".{file_format}") for name in paths(store, messages))
@@ -276,7 +276,7 @@ KINDS: dict[str, Callable[[pa.Table], object]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_input(tmp_path: Path, kind: str) -> None:
+def test_arrow_input_of_every_kind_is_written(tmp_path: Path, kind: str) -> None:
     store = new_store(tmp_path, SCHEMA, ["p"])
     messages = write_once(store, KINDS[kind](table(50, parts=2)))
     assert written(store, messages).sort_by("k").equals(table(50, parts=2))

@@ -89,12 +89,12 @@ def test_a_record_inside_a_union_and_a_missing_column() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 63, 64, -64, -65, 2**31, -(2**63), 2**63 - 1])
-def test_numbers(value: int) -> None:
+def test_numbers_survive_encoding(value: int) -> None:
     assert decode_long(b"x" + encode_long(value), 1) == (value, 1 + len(encode_long(value)))
 
 
 @pytest.mark.parametrize("compression", ["null", "zstd", "snappy", "deflate", "bzip2", "xz"])
-def test_codecs(compression: str) -> None:
+def test_every_codec_gives_back_what_was_packed(compression: str) -> None:
     codec = Codec.of(compression)
     for data in (b"", b"abc" * 1000):
         packed = compress(data, codec)

@@ -124,7 +124,7 @@ def test_the_tail_tells_the_bounds() -> None:
     assert timestamp_bounds(data[-postscript.tail_bytes :], postscript) == {"a": (5, 1500)}
 
 
-def test_what_a_file_lacks() -> None:
+def test_columns_that_a_foreign_file_lacks_are_null() -> None:
     other = DataField(9, "other", AtomicType("STRING"))
     table = pa.table({"id": pa.array([1, 2], pa.int32())})
     assert read("orc", foreign(table), [ID, other])[0]["other"].to_pylist() == [None, None]

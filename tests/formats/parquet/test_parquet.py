@@ -164,7 +164,7 @@ def test_widths_and_units_of_others(arrow: pa.Array, text: str, want: object) ->
     assert got["c"].to_pylist() == [want]
 
 
-def test_96_bit_timestamps() -> None:
+def test_foreign_96_bit_timestamps_are_read() -> None:
     wanted = [field("c", "TIMESTAMP(9) WITH LOCAL TIME ZONE")]
     near = pa.table({"c": pa.array([1_700_000_000_123_456, None], pa.timestamp("us"))})
     got = read("parquet", foreign(near, use_deprecated_int96_timestamps=True), wanted)[0]
@@ -175,7 +175,7 @@ def test_96_bit_timestamps() -> None:
         read("parquet", foreign(far, use_deprecated_int96_timestamps=True), wanted)
 
 
-def test_lists_of_two_levels() -> None:
+def test_foreign_lists_of_two_levels_are_read() -> None:
     data = foreign(pa.table({"c": pa.array([[1, 2], [], None])}), use_compliant_nested_type=False)
     dtype: DataType = ArrayType(True, AtomicType("BIGINT"))  # noqa: FBT003
     assert read("parquet", data, [DataField(1, "c", dtype)])[0]["c"].to_pylist() == [[1, 2], [], None]

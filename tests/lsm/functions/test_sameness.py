@@ -24,13 +24,13 @@ ROW = pa.struct({"a": pa.int32(), "b": pa.list_(pa.string())})
         ([[("x", 1), ("y", 2)], [("y", 2), ("x", 1)], [("x", 2)]], pa.map_(pa.string(), pa.int8()), [(0, 1)]),
     ],
 )
-def test_codes(values: list[object], kind: pa.DataType, same: list[tuple[int, int]]) -> None:
+def test_equal_values_have_equal_codes(values: list[object], kind: pa.DataType, same: list[tuple[int, int]]) -> None:
     found = codes(pa.array(values, kind)).tolist()
     pairs = [(n, m) for m in range(len(found)) for n in range(m) if found[n] == found[m]]
     assert sorted(pairs) == same
 
 
-def test_codes_of_a_slice() -> None:
+def test_slices_have_the_codes_of_their_own_values() -> None:
     rows = pa.array([{"a": 9, "b": ["z"]}, {"a": 1, "b": ["x"]}, {"a": 2, "b": ["x"]}, {"a": 1, "b": ["x"]}], ROW)
     first, second, third = codes(rows.slice(1)).tolist()
     assert first == third != second

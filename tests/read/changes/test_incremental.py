@@ -19,6 +19,7 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.read.splits.java import from_java, to_java
 from lakewright.read.splits.split import DataSplit
 from lakewright.table.write_builder import BatchWriteBuilder
+from support.effort import is_thin
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 from support.keyed_tables import keyed_store
 from support.read_tables import append, golden_store, new_table
@@ -175,7 +176,7 @@ def test_ranges_without_snapshots_and_the_oldest_that_is_left() -> None:
 
 
 @pytest.mark.parametrize("mode", ["delta", "changelog", "diff"])
-def test_filters_and_columns(mode: str) -> None:
+def test_filters_and_columns_are_those_of_the_read_rows(mode: str) -> None:
     store = between("changelog.input", 1, 3, mode)
     whole = changes(store)
     for text, keep in (

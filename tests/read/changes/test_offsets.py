@@ -15,6 +15,7 @@ import lakewright as lw
 from lakewright.read.changes.offsets import PASSED_MAX, Limits, Offset, Steps
 from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.splits.split import DataSplit
+from support.effort import each_once
 
 EVERYTHING = Limits()
 ONE_FILE_EACH = {"source.split.target-size": "1 b", "source.split.open-file-cost": "1 b"}
@@ -92,8 +93,10 @@ def test_a_stream_of_a_table_that_was_never_written_begins_with_its_first_snapsh
     assert _follow(table, begin, EVERYTHING) == [[0, 1]]
 
 
-@pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("limits", [Limits(files=1), Limits(rows=3), Limits(bytes=1), Limits(files=2, rows=1000)])
+@pytest.mark.parametrize(
+    ("limits", "keyed"),
+    each_once([Limits(files=1), Limits(rows=3), Limits(bytes=1), Limits(files=2, rows=1000)], [False, True]),
+)
 def test_limits_cut_the_first_state_and_the_changes(tmp_path: Path, limits: Limits, keyed: bool) -> None:
     table = _table(tmp_path, ONE_FILE_EACH, keyed=keyed)
     for number in range(3):
@@ -115,7 +118,7 @@ def test_any_way_of_cutting_gives_the_same_rows_in_the_same_order(tmp_path: Path
         lw.write_table(pa.table({"id": [number, 100 + number], "n": [50 + number] * 2}), table)
     whole = _chained(_follow(table, begin, EVERYTHING))
     dice = random.Random(5)
-    for _ in range(20):
+    for _ in range(8):
         limits = Limits(files=dice.randint(1, 5), rows=dice.randint(1, 20))
         assert _chained(_follow(table, begin, limits)) == whole
 

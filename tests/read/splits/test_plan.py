@@ -95,7 +95,7 @@ def test_cutting_a_plan_gives_exactly_the_rows(plan: list[DataSplit], count: int
     assert kept == plan[: len(kept)]
 
 
-def test_cuts_that_cannot_be() -> None:
+def test_wrong_slices_shards_and_chunks_are_refused() -> None:
     for start, end in ((-1, 3), (3, 2)):
         with pytest.raises(InvalidInputError, match="slice"):
             sliced([], start, end)

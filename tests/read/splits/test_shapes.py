@@ -23,7 +23,7 @@ def _table(root: Path, name: str, **arguments: object) -> lw.FileStoreTable:
     return table
 
 
-def test_limits(tmp_path: Path) -> None:
+def test_limits_are_whole_numbers(tmp_path: Path) -> None:
     table = _table(tmp_path, "t")
     for limit, rows in ((0, 0), (1, 1), (4, 4), (6, 6), (10**12, 6), (int(np.int16(2)), 2)):
         assert lw.read_table(table, limit=limit).num_rows == rows
@@ -33,7 +33,7 @@ def test_limits(tmp_path: Path) -> None:
             lw.read_table(table, limit=wrong)  # type: ignore[arg-type]
 
 
-def test_shapes_out_of_range(tmp_path: Path) -> None:
+def test_slices_and_shards_out_of_range_are_refused(tmp_path: Path) -> None:
     scan = _table(tmp_path, "t").new_read_builder().new_scan()
     for start, end in ((-1, 2), (2, 1), ("0", 1), (0, None), (0, 2**70), (False, 2)):
         with pytest.raises(lw.InvalidInputError):

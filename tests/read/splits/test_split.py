@@ -45,7 +45,7 @@ splits = st.builds(
 
 @settings(max_examples=examples(60))
 @given(splits)
-def test_round_trips(split: DataSplit) -> None:
+def test_splits_survive_bytes_pickle_and_java(split: DataSplit) -> None:
     assert DataSplit.deserialize(split.serialize()) == split
     assert pickle.loads(pickle.dumps(split)) == split  # noqa: S301
     assert from_java(to_java(split), TYPES) == split
@@ -85,7 +85,7 @@ def test_damaged_bytes_are_refused_or_another_split(java: bool) -> None:
                 continue
 
 
-def test_what_java_cannot_say() -> None:
+def test_row_ranges_and_newer_facts_do_not_fit_java_s_splits() -> None:
     cut = _example().sliced(1, 2)
     assert cut is not None
     assert DataSplit.deserialize(cut.serialize()) == cut
@@ -98,7 +98,7 @@ def test_what_java_cannot_say() -> None:
 
 
 @given(st.text())
-def test_modified_utf8(text: str) -> None:
+def test_modified_utf8_comes_back(text: str) -> None:
     assert from_modified_utf8(modified_utf8(text)) == text
     assert b"\0" not in modified_utf8(text)
 

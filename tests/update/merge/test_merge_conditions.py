@@ -14,6 +14,7 @@ from lakewright.spec.predicate.builder import PredicateBuilder
 from lakewright.spec.types import AtomicType, DataField, RowType
 from lakewright.update.merge.conditions import Condition, parse
 from lakewright.update.values import Scope, Side, source_col, target_col
+from support.effort import examples
 
 FIELDS = (
     DataField(0, "id", AtomicType("INT")),
@@ -64,7 +65,7 @@ def random_rows(random: Random, schema: pa.Schema, rows: int) -> pa.Table:
     return pa.table({f.name: pa.array([value(f.type) for _ in range(rows)], f.type) for f in schema})
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(examples(50)))
 def test_conditions_say_what_duckdb_says(seed: int) -> None:
     random = Random(seed)
     target, source = random_rows(random, to_arrow_schema(FIELDS), 60), random_rows(random, SOURCE, 60)
@@ -153,7 +154,7 @@ def test_big_integers_are_not_compared_with_floats() -> None:
     assert condition("s.x = 1", scope).refs == {source_col("x")}
 
 
-def test_text_and_no_text() -> None:
+def test_conditions_must_be_whole_sentences() -> None:
     with pytest.raises(InvalidInputError, match="found the end"):
         condition("t.id =")
     with pytest.raises(InvalidInputError, match="a filter takes text"):

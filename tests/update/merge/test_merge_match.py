@@ -67,7 +67,7 @@ def fields(types: list[str]) -> list[DataField]:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_one_column_of_every_type(name: str) -> None:
+def test_columns_of_every_type_match_equal_values(name: str) -> None:
     random = Random(name)
     target, source = columns([name], 80, random), columns([name], 30, random)
     matcher = Matcher(source, [(fields([name])[0], "c0")])
@@ -80,7 +80,7 @@ def test_one_column_of_every_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_several_columns(seed: int) -> None:
+def test_rows_match_where_all_columns_are_equal(seed: int) -> None:
     random = Random(seed)
     types = random.sample(list(VALUES), random.randint(2, 4))
     target, source = columns(types, random.randint(0, 120), random), columns(types, random.randint(0, 60), random)
@@ -155,7 +155,7 @@ def test_columns_without_an_order_join_nothing() -> None:
         Matcher(pa.table({"k": [[1]]}), [(field, "k")])
 
 
-def test_what_else_must_hold() -> None:
+def test_further_conditions_leave_out_pairs_of_equal_keys() -> None:
     target = pa.table({"k": [1, 1, 2, 3], "n": [5, None, 6, 7]})
     source = pa.table({"k": [1, 2, 3, 1], "m": [5, 5, 8, 4]})
     own = [DataField(0, "k", AtomicType("BIGINT")), DataField(1, "n", AtomicType("BIGINT"))]
@@ -166,7 +166,7 @@ def test_what_else_must_hold() -> None:
     assert matcher.columns == ("k", "n")
 
 
-def test_the_last_row_of_each_key() -> None:
+def test_the_last_row_of_each_key_is_found() -> None:
     source = pa.table({"a": [1, 2, 1, None, None, 2], "b": ["x", "x", "x", "x", "x", "y"]})
     own = [DataField(0, "a", AtomicType("BIGINT")), DataField(1, "b", AtomicType("STRING"))]
     assert Matcher(source, [(own[0], "a")]).last_rows().tolist() == [2, 3, 4, 5]

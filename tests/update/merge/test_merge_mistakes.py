@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
+from support.effort import each_once
 from support.row_changes import KINDS, new_table
 
 ROWS = pa.table({"id": [1, 2], "p": [0, 0], "n": [10, 20], "name": ["a", "b"]})
@@ -52,8 +53,7 @@ def test_the_key_of_the_source_may_have_another_name() -> None:
 TEXTS = ["s.name", "t.name", "source.name", "target.name", "S.name", " s.name ", "s.`name`", "t.n + 1", "s.name || 'x'"]
 
 
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("kind", ["plain", "keyed", "evolution"])
+@pytest.mark.parametrize(("text", "kind"), each_once(TEXTS, ["plain", "keyed", "evolution"]))
 def test_text_that_names_a_column_is_refused(kind: str, text: str) -> None:
     table = filled(kind)
     clauses: list[Said] = [

@@ -119,7 +119,7 @@ def test_sources_of_every_kind(make: Callable[[pa.Table], lw.FileStoreTable]) ->
     assert counts(result.when_not_matched_insert().execute()) == (1, 0, 1)
 
 
-def test_a_table_is_a_source() -> None:
+def test_a_table_may_be_the_source() -> None:
     table, other = table_of("vectors"), table_of("keyed", ROWS.slice(0, 2))
     assert counts(table.merge(other, "id").when_matched_delete().execute()) == (2, 0, 0)
 
@@ -174,7 +174,7 @@ def test_rows_that_match_but_meet_no_clause_are_not_inserted() -> None:
         ("t.id =", "found the end"),
     ],
 )
-def test_conditions_that_join_nothing(on: str | list[str], says: str) -> None:
+def test_conditions_that_join_nothing_are_refused(on: str | list[str], says: str) -> None:
     table = table_of("plain")
     source = pa.table({"id": [1], "n": [1], "text": ["x"]})
     with pytest.raises((InvalidInputError, ColumnNotExistException), match=says) as caught:

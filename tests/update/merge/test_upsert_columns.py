@@ -12,6 +12,7 @@ import pytest
 import lakewright as lw
 from lakewright.testing.enumerator import OPTIONS
 from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from support.effort import each_once
 
 Upsert = Callable[[lw.FileStoreTable, pa.Table], object]
 FIELDS = (("id", "BIGINT NOT NULL"), ("a", "BIGINT"), ("b", "STRING"), ("p", "INT"))
@@ -61,7 +62,7 @@ def by_builder(table: lw.FileStoreTable, data: pa.Table) -> object:
     return builder.new_commit().commit(messages)
 
 
-DOORS: list[Upsert] = [by_verb, by_call, by_stream, by_builder]
+UPSERTS: list[Upsert] = [by_verb, by_call, by_stream, by_builder]
 DEDUPLICATING: dict[str, tuple[dict[str, str], list[str]]] = {
     "fixed": ({"bucket": "2"}, []),
     "dynamic": ({"bucket": "-1"}, []),
@@ -75,17 +76,16 @@ DEDUPLICATING: dict[str, tuple[dict[str, str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("door", DOORS)
-@pytest.mark.parametrize("kind", DEDUPLICATING)
-def test_columns_that_the_data_lacks_stay(kind: str, door: Upsert) -> None:
+@pytest.mark.parametrize(("kind", "upsert"), each_once(list(DEDUPLICATING), UPSERTS))
+def test_columns_that_the_data_lacks_keep_their_values(kind: str, upsert: Upsert) -> None:
     options, partition_keys = DEDUPLICATING[kind]
     table = made(options, partition_keys)
-    door(table, pa.table({"id": [3, 1, 4, 4], "a": [30, 10, 40, 41]}))
+    upsert(table, pa.table({"id": [3, 1, 4, 4], "a": [30, 10, 40, 41]}))
     wanted: list[tuple[object, ...]] = [(1, 10, "x", 1), (2, 2, "y", 1), (3, 30, "z", 2), (4, 41, None, None)]
     assert seen(table) == wanted
-    door(table, pa.table({"id": [1, 2, 5], "p": [2, 1, 7]}))  # where the key does not name the partition, rows move
+    upsert(table, pa.table({"id": [1, 2, 5], "p": [2, 1, 7]}))  # where the key does not name the partition, rows move
     assert seen(table) == [(1, 10, "x", 2), (2, 2, "y", 1), *wanted[2:], (5, None, None, 7)]
-    door(table, pa.table({"id": [1, 6]}))  # keys alone
+    upsert(table, pa.table({"id": [1, 6]}))  # keys alone
     assert seen(table) == [(1, 10, "x", 2), (2, 2, "y", 1), *wanted[2:], (5, None, None, 7), (6, None, None, None)]
 
 
@@ -108,8 +108,8 @@ def test_whole_rows_are_written_without_a_look(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("lakewright.update.merge.merge.merged_rows", never)
     whole = pa.table({"p": [9], "b": ["w"], "a": [9], "id": [1]})
-    for door in DOORS:
-        door(table, whole)
+    for upsert in UPSERTS:
+        upsert(table, whole)
     assert seen(table)[0] == (1, 9, "w", 9)
     with pytest.raises(AssertionError):
         table.upsert(whole.drop_columns(["p"]))

@@ -55,7 +55,7 @@ def test_keys_find_their_slots_again() -> None:
     check()
 
 
-def test_many_keys() -> None:
+def test_many_keys_keep_their_places() -> None:
     index = KeyIndex([DataField(0, "k", AtomicType("BIGINT"))])
     keys = np.random.default_rng(5).permutation(200_000)
     slots = [index.slots(pa.table({"k": part})) for part in np.split(keys, 20)]

@@ -12,6 +12,7 @@ import pytest
 import lakewright as lw
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.write.input.frames import engine_verb, in_process
+from support.effort import each_once
 
 SCHEMA = pa.schema({"id": pa.int64(), "k": pa.string(), "n": pa.int64()})
 ROWS = [{"id": 1, "k": "a", "n": 10}, {"id": 2, "k": "b", "n": 20}]
@@ -44,16 +45,15 @@ FRAMES: dict[str, Callable[[], pd.DataFrame]] = {
 }
 
 
-@pytest.mark.parametrize("name", FRAMES)
-@pytest.mark.parametrize("door", ["call", "list", "pandas", "arrow"])
-def test_named_levels_of_an_index_are_columns_and_others_are_dropped(tmp_path: Path, name: str, door: str) -> None:
+@pytest.mark.parametrize(("name", "verb"), each_once(list(FRAMES), ["call", "list", "pandas", "arrow"]))
+def test_named_levels_of_an_index_are_columns_and_others_are_dropped(tmp_path: Path, name: str, verb: str) -> None:
     table, frame = new_table(tmp_path), FRAMES[name]()
-    if door in {"call", "list"}:
-        lw.write_table([frame] if door == "list" else frame, table)
+    if verb in {"call", "list"}:
+        lw.write_table([frame] if verb == "list" else frame, table)
     else:
         builder = table.new_batch_write_builder()
         with builder.new_write() as write, builder.new_commit() as commit:
-            write.write_pandas(frame) if door == "pandas" else write.write_arrow(frame)
+            write.write_pandas(frame) if verb == "pandas" else write.write_arrow(frame)
             commit.commit(write.prepare_commit())
     assert lw.read_table(table).to_pylist() == ROWS
 

@@ -55,7 +55,7 @@ def test_kinds_come_from_an_argument_a_column_or_the_table() -> None:
         take(schema, pa.table({"k": [1, 2], "v": ["+I", None]}))
 
 
-def test_kinds_are_said_once() -> None:
+def test_row_kinds_given_in_two_ways_are_refused() -> None:
     with_column = pa.table({"k": [1], "v": ["+I"], "row_kind": ["-U"]})
     for schema, data, given in [
         (schema_of(), with_column, "+I"),

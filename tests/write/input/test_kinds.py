@@ -29,7 +29,7 @@ def kinds(values: pa.Array | pa.ChunkedArray) -> list[int]:
     ],
     ids=lambda values: str(values.type),
 )
-def test_every_spelling(values: pa.Array) -> None:
+def test_row_kinds_may_be_numbers_or_texts(values: pa.Array) -> None:
     assert kinds(values) == [0, 1, 2, 3, 3]
 
 
@@ -67,7 +67,7 @@ def test_other_types_hold_no_kinds() -> None:
     [["+I", "-D"], ("+I", "-D"), np.array([0, 3]), pa.array([0, 3]), iter(["+I", "-D"])],
     ids=lambda given: type(given).__name__,
 )
-def test_one_kind_per_row(given: RowKinds) -> None:
+def test_kinds_are_handed_out_row_by_row(given: RowKinds) -> None:
     found = GivenKinds(given, table="t")
     assert found.next(0, 1).tolist() == [0]
     assert found.next(1, 1).tolist() == [3]
@@ -79,7 +79,7 @@ def test_one_kind_per_row(given: RowKinds) -> None:
 
 
 @pytest.mark.parametrize(("given", "number"), [("-U", 1), (2, 2), ("-d", 3)])
-def test_one_kind_for_all(given: RowKinds, number: int) -> None:
+def test_one_kind_may_hold_for_all_rows(given: RowKinds, number: int) -> None:
     found = GivenKinds(given, table="t")
     assert found.next(5, 3).tolist() == [number] * 3
     found.check_count(12345)
@@ -100,7 +100,7 @@ def test_columns_that_say_kinds() -> None:
         kind_column(["row_kind", "_row_kind"], ["k"], table="t")
 
 
-def test_what_options_let_in() -> None:
+def test_options_say_which_kinds_are_kept() -> None:
     all_kinds = np.array([0, 1, 2, 3], np.int8)
 
     def let_in(**options: str) -> list[bool] | None:

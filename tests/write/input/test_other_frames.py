@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> lw.FileStoreTable:
     ],
     ids=lambda data: type(data).__name__,
 )
-def test_text_of_other_kinds(table: lw.FileStoreTable, data: object) -> None:
+def test_large_viewed_and_encoded_text_is_text(table: lw.FileStoreTable, data: object) -> None:
     assert lw.write_table(data, table).rows == 3  # type: ignore[arg-type]
     assert lw.read_table(table, columns="c")["c"].to_pylist() == ["a", None, "b"]
 
@@ -79,7 +79,7 @@ def test_what_has_no_meaning_names_the_column(table: lw.FileStoreTable) -> None:
     assert table.snapshot() is None
 
 
-def test_messages_of_filters(table: lw.FileStoreTable) -> None:
+def test_wrong_filters_say_what_to_write(table: lw.FileStoreTable) -> None:
     with pytest.raises(lw.InvalidInputError, match="text stands in single quotes: 'a'"):
         lw.read_table(table, filter='c = "a"')
     with pytest.raises(lw.InvalidInputError, match="the function 'lower' cannot be used"):

@@ -1,4 +1,4 @@
-"""Processes for short programs, forked from one server that has imported numpy and Arrow.
+r"""Processes for short programs, forked from one server that has imported numpy and Arrow.
 
     done = warm_processes.run("import sys; print(sys.argv[1])", "word")
     assert (done.code, done.out, done.err) == (0, "word\n", "")
@@ -101,9 +101,9 @@ def _run(program: str, words: tuple[str, ...], place: Path, variables: dict[str,
         opened = os.open(place / name, mode | os.O_CREAT)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123 - they stay open
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123
-    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115, PTH123
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - they stay open
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
     sys.argv = ["-c", *words]
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main

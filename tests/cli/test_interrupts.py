@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from support import warm_processes
 from support.effort import examples
 
 SEED = 20261118
+INSERT = "INSERT INTO d.t SELECT a.id FROM range(1000000) a JOIN range(1000000) b ON a.id + b.id > 7"
 ENDLESS = "SELECT count(*) FROM range(1000000) a JOIN range(1000000) b ON a.id + b.id < 7"
 
 
@@ -276,7 +278,83 @@ def test_signals_that_are_ignored_stay_ignored() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-# ---- real queries ----------------------------------------------------------------------------------------------------
+# ---- queries in this process -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "w")})
+    catalog.create_database("d")
+    catalog.create_table("d.t", pa.schema({"id": pa.int64()}))
+    return tmp_path / "w"
+
+
+def _moments(full: int, latest: float) -> list[float]:
+    """Return moments of all parts of the time, in small random steps."""
+    rng, count = random.Random(SEED), examples(full)
+    return [latest * (number + rng.random()) / count for number in range(count)]
+
+
+@contextmanager
+def busy_thread() -> Iterator[None]:
+    """Keep the interpreter busy in another thread until the block is left."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_ctrl_c_at_any_moment_stops_a_query(
+    warehouse: Path, is_busy: bool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the engine begins, between its calls, and while it works."""
+    spill = warehouse.parent / "spill"
+    spill.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spill))
+    for moment in _moments(50, 0.4):
+        with busy_thread() if is_busy else nullcontext(), pressing(moment):
+            assert main(["sql", "-w", str(warehouse), ENDLESS]) == 130
+        assert capfd.readouterr() == ("", "lakewright: interrupted\n")
+        assert not list(spill.iterdir())
+
+
+def test_ctrl_c_near_the_end_of_a_query_shows_its_rows_or_says_interrupted(
+    warehouse: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for moment in _moments(100, 0.05):
+        with pressing(moment):
+            code = main(["sql", "-w", str(warehouse), "SELECT 1 AS one"])
+        assert (code, *capfd.readouterr()) in [(0, "one\n  1\n", ""), (130, "", "lakewright: interrupted\n")]
+
+
+def test_ctrl_c_while_rows_are_inserted_removes_their_files(warehouse: Path) -> None:
+    def press() -> None:
+        while not list(warehouse.rglob("*.parquet")) and not ended.wait(0.01):
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ended, thread = threading.Event(), threading.Thread(target=press)
+    thread.start()
+    try:
+        assert main(["sql", "-w", str(warehouse), INSERT]) == 130
+    finally:
+        ended.set()
+        thread.join()
+    assert not list(warehouse.rglob("*.parquet"))
+    assert lw.open_table(str(warehouse / "d.db" / "t")).store.snapshots.ids() == []
+
+
+# ---- processes -------------------------------------------------------------------------------------------------------
 
 
 # The process is that of the command from here on; Python itself answers an interrupt before with a traceback.
@@ -295,15 +373,6 @@ except KeyboardInterrupt:
     os.write(2, b"lakewright: interrupted\\n")
     os._exit(130)
 """
-INSERT = "INSERT INTO d.t SELECT a.id FROM range(1000000) a JOIN range(1000000) b ON a.id + b.id > 7"
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "w")})
-    catalog.create_database("d")
-    catalog.create_table("d.t", pa.schema({"id": pa.int64()}))
-    return tmp_path / "w"
 
 
 def _pressed_at(moments: list[float], statement: str, warehouse: Path) -> list[warm_processes.Ended]:
@@ -311,7 +380,8 @@ def _pressed_at(moments: list[float], statement: str, warehouse: Path) -> list[w
     with ExitStack() as stack:
         runs, due = [], [float("inf")] * len(moments)
         for number in range(len(moments)):
-            (warehouse.parent / f"spill-{number}").mkdir()
+            (warehouse.parent / f"ready-{number}").unlink(missing_ok=True)
+            (warehouse.parent / f"spill-{number}").mkdir(exist_ok=True)
             variables = {
                 "TMPDIR": str(warehouse.parent / f"spill-{number}"),
                 "READY": str(warehouse.parent / f"ready-{number}"),
@@ -334,40 +404,15 @@ def _pressed_at(moments: list[float], statement: str, warehouse: Path) -> list[w
     return ended
 
 
-def _moments(count: int, latest: float) -> list[float]:
-    """Return moments of all parts of the time, in small random steps."""
-    rng = random.Random(SEED + count)
-    return [latest * (number + rng.random()) / count for number in range(count)]
-
-
-def _parts(full: int, size: int) -> list[list[float]]:
-    """Return moments in parts that run at the same time."""
-    moments = _moments(max(size, examples(full)), 2.0)
+@pytest.mark.processes
+def test_ctrl_c_while_modules_are_imported_ends_the_command(warehouse: Path) -> None:
+    """The processes have numpy and Arrow, and import the rest; five run at a time, some of them busy."""
+    moments = _moments(40, 2.0)
     random.Random(SEED).shuffle(moments)
-    return [moments[start : start + size] for start in range(0, len(moments), size)]
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize("moments", _parts(80, 5), ids=str)
-def test_ctrl_c_at_any_moment_stops_a_query(warehouse: Path, moments: list[float]) -> None:
-    """While modules are imported, before the engine begins, and while it works; several at a time on a busy machine."""
-    for ended in _pressed_at(moments, ENDLESS, warehouse):
-        assert (ended.code, ended.out) == (130, ""), ended.err
-        assert ended.err.endswith("lakewright: interrupted\n")
-
-
-@pytest.mark.processes
-def test_ctrl_c_while_rows_are_inserted_leaves_no_file(warehouse: Path) -> None:
-    for ended in _pressed_at([0.8, 1.2, 2.0], INSERT, warehouse):
-        assert ended.code == 130, ended.err
-    assert not list(warehouse.rglob("*.parquet"))
-    assert lw.open_table(str(warehouse / "d.db" / "t")).store.snapshots.ids() == []
-
-
-@pytest.mark.processes
-def test_ctrl_c_near_the_end_of_a_query_shows_its_rows_or_says_interrupted(warehouse: Path) -> None:
-    for ended in _pressed_at(_moments(5, 1.5), "SELECT 1 AS one", warehouse):
-        assert (ended.code, ended.out) in [(0, "one\n  1\n"), (130, ""), (130, "one\n  1\n")], ended.err
+    for start in range(0, len(moments), 5):
+        for ended in _pressed_at(moments[start : start + 5], ENDLESS, warehouse):
+            assert (ended.code, ended.out) == (130, ""), ended.err
+            assert ended.err.endswith("lakewright: interrupted\n")
 
 
 @pytest.mark.processes

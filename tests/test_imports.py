@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import lakewright as lw
-from support import warm_processes
+from support.warm_processes import BARE
 
 LATE = ("urllib3", "psycopg", "pymysql", "sqlite3", "pyspark", "ray", "torch", "sqlglot", "duckdb", "polars", "rich")
 # Arrow imports pandas with its datasets, and when it first makes an array of Python's values.
@@ -41,7 +41,7 @@ for name, keys, kept in (("appended", [], 3), ("keyed", ["id"], 1)):
 
 def _output(program: str) -> list[str]:
     """Return the lines that a program prints in a process that has loaded nothing of lakewright."""
-    done = warm_processes.run(LOADED + program)
+    done = BARE.run(LOADED + program)
     assert (done.code, done.err) == (0, "")
     return done.out.splitlines()
 

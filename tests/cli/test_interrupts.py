@@ -19,18 +19,22 @@ import lakewright as lw
 from lakewright.cli.base import interrupts
 from lakewright.cli.base.interrupts import StillRunning, interrupts_noted, run_interruptibly, was_interrupted
 from lakewright.cli.main import main
-from support import warm_processes
 from support.effort import examples
+from support.warm_processes import BARE, LOADED, Ended
 
 SEED = 20261118
 INSERT = "INSERT INTO d.t SELECT a.id FROM range(1000000) a JOIN range(1000000) b ON a.id + b.id > 7"
 ENDLESS = "SELECT count(*) FROM range(1000000) a JOIN range(1000000) b ON a.id + b.id < 7"
 
 
+def _nothing(*_: object) -> None:
+    """Handle a signal that is too late."""
+
+
 @pytest.fixture(autouse=True)
 def _late_presses_do_nothing() -> Iterator[None]:
-    """Keep Ctrl-C from pytest, where a test presses it just before or after the code that handles it."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    """Keep Ctrl-C from pytest, where a test presses it just after the code that handles it."""
+    before = signal.signal(signal.SIGINT, _nothing)
     interrupts.forget_interrupts()
     yield
     signal.signal(signal.SIGINT, before)
@@ -45,10 +49,12 @@ def ctrl_c_raises() -> None:
 
 @contextmanager
 def pressing(*moments: float) -> Iterator[None]:
-    """Press Ctrl-C so many seconds after now, until the block is left."""
+    """Press Ctrl-C so many seconds after it is handled, until the block is left."""
     ended = threading.Event()
 
     def press() -> None:
+        while signal.getsignal(signal.SIGINT) is _nothing and not ended.wait(0.001):
+            pass
         started = time.monotonic()
         for moment in moments:
             if ended.wait(max(0.0, started + moment - time.monotonic())):
@@ -359,8 +365,7 @@ def test_ctrl_c_while_rows_are_inserted_removes_their_files(warehouse: Path) -> 
 
 # The process is that of the command from here on; Python itself answers an interrupt before with a traceback.
 COMMAND = """
-import os, signal, sys, threading
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import os, sys, threading
 try:
     from lakewright.cli.main import main
     def busy():
@@ -375,7 +380,7 @@ except KeyboardInterrupt:
 """
 
 
-def _pressed_at(moments: list[float], statement: str, warehouse: Path) -> list[warm_processes.Ended]:
+def _pressed_at(moments: list[float], statement: str, warehouse: Path) -> list[Ended]:
     """Run the command once for each moment, all at the same time; press Ctrl-C in each that long after its start."""
     with ExitStack() as stack:
         runs, due = [], [float("inf")] * len(moments)
@@ -388,16 +393,15 @@ def _pressed_at(moments: list[float], statement: str, warehouse: Path) -> list[w
                 "BUSY": "1" if number % 3 == 0 else "",
             }
             words = ("sql", "-w", str(warehouse), statement)
-            runs.append(stack.enter_context(warm_processes.running(COMMAND, *words, environment=variables)))
+            runs.append(stack.enter_context(BARE.running(COMMAND, *words, environment=variables)))
         waiting = set(range(len(moments)))
         while waiting:
             for number in tuple(waiting):
                 if due[number] == float("inf") and (warehouse.parent / f"ready-{number}").exists():
                     due[number] = time.monotonic() + moments[number]
-                if due[number] < time.monotonic() or not runs[number].process.is_alive():
+                if due[number] < time.monotonic() or not runs[number].is_running():
                     waiting.remove(number)
-                    with suppress(ProcessLookupError):
-                        os.kill(runs[number].pid, signal.SIGINT)
+                    runs[number].signal(signal.SIGINT)
             time.sleep(0.001)
         ended = [run.wait() for run in runs]
     assert not list(warehouse.parent.glob("spill-*/*"))
@@ -422,7 +426,6 @@ import os, signal, threading
 from lakewright.cli.base import interrupts
 from lakewright.cli.main import main
 from lakewright.statements.embedded.context import SQLContext
-signal.signal(signal.SIGINT, signal.default_int_handler)
 interrupts.GIVE_UP_SECONDS = 0.3
 def query(*_):
     os.kill(os.getpid(), signal.SIGINT)
@@ -430,7 +433,7 @@ def query(*_):
 SQLContext.query = query
 main()
 """
-    ended = warm_processes.run(held, "sql", "-w", str(warehouse), "SELECT 1")
+    ended = LOADED.run(held, "sql", "-w", str(warehouse), "SELECT 1")
     assert ended.code == 130
     assert [line.partition(" within")[0] for line in ended.err.splitlines()] == [
         "lakewright: the statement did not stop",

@@ -36,8 +36,8 @@ def _run_process() -> NoReturn:
     `lakewright read t | head` does, would end the process with SIGABRT.
     """
     _open_closed_streams()
-    _import_program()
     try:
+        _import_program()
         code = main(sys.argv[1:])
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
 import sys
-import threading
-import time
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +16,7 @@ import pytest
 import lakewright as lw
 from lakewright.cli.base.results import csv_lines, json_rows, shown
 from lakewright.cli.main import main
-from lakewright.cli.shell.statements import argument, engine_message, interruptibly, rows_of
+from lakewright.cli.shell.statements import argument, engine_message, rows_of
 from lakewright.spark.jobs import frames
 from support.fake_statements import FakeContext
 
@@ -273,44 +269,3 @@ def test_of_a_frame_no_more_rows_are_fetched_than_shown(monkeypatch: pytest.Monk
     assert (table.num_rows, is_cut) == (2, True)
     assert rows_of(Frame(ROWS), 3) == (ROWS, False)
     assert rows_of(Frame(ROWS)) == (ROWS, False)
-
-
-# ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
-
-
-def pressed_after(seconds: float) -> None:
-    threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-
-
-def test_ctrl_c_stops_an_engine_and_python(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = FakeContext(lw.CatalogFactory.create({"warehouse": place.warehouse}))
-    asked = threading.Event()
-    monkeypatch.setattr(context, "interrupt", asked.set)
-
-    def engine() -> None:
-        assert asked.wait(10)
-        raise ValueError
-
-    def endless() -> None:
-        while True:
-            time.sleep(0.01)
-
-    for work in (engine, endless):
-        pressed_after(0.2)
-        with pytest.raises(KeyboardInterrupt):
-            interruptibly(context, work)
-
-
-def test_what_was_done_before_ctrl_c_is_done(place: Place) -> None:
-    context = FakeContext(lw.CatalogFactory.create({"warehouse": place.warehouse}))
-    interruptibly(context, lambda: None)
-    with pytest.raises(ZeroDivisionError):
-        interruptibly(context, lambda: print(1 // 0))
-
-
-def test_ctrl_c_stops_a_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "w").mkdir()
-    pressed_after(1.0)
-    query = "SELECT count(*) FROM range(1000000) a JOIN range(1000000) b ON a.id + b.id < 7"
-    assert main(["sql", "-w", str(tmp_path / "w"), query]) == 130
-    assert capsys.readouterr().err == "lakewright: interrupted\n"

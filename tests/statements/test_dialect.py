@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 import lakewright as lw
+from lakewright.statements.embedded.dialect.expressions import Expressions
+from lakewright.statements.embedded.dialect.values import Value
 from support.spark_answers import ANSWERS, ERRORS, ROWS
 
 
@@ -69,6 +72,34 @@ def test_a_query_answers_what_spark_answers(
 def test_what_spark_refuses_is_refused(ctx: lw.SQLContext, query: str) -> None:
     with pytest.raises(lw.LakewrightError):
         ctx.sql(_with_rows(query))
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("(a <> 7) AND ", ""),
+        ("(a = 7) OR ", ""),
+        ("NOT ", ""),
+        ("if(", ", true, false)"),
+        ("CASE WHEN ", " THEN true ELSE false END"),
+        ("CASE ", " WHEN true THEN true WHEN false THEN false END"),
+    ],
+)
+def test_each_part_of_an_expression_is_bound_once(
+    ctx: lw.SQLContext, first: str, last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If one level bound its parts twice, ten levels would bind a thousand times, and forty never end."""
+    bound, bind = list[object](), Expressions.bind
+
+    def counted(self: Expressions, node: exp.Expr) -> Value:
+        bound.append(node)
+        return bind(self, node)
+
+    monkeypatch.setattr(Expressions, "bind", counted)
+    levels = 8
+    found = ctx.sql(f"SELECT {first * levels} a > 0 {last * levels} AS x FROM (SELECT 1 AS a)")  # noqa: S608 - no input
+    assert found.to_pylist() == [{"x": True}]
+    assert len(bound) <= 7 * (levels + 1)
 
 
 def test_result_columns_are_named_as_spark_names_them(ctx: lw.SQLContext) -> None:

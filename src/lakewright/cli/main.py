@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
 
 _NO_CLICK = "lakewright: the command line needs the package click: pip install 'lakewright[cli]'\n"
@@ -35,17 +37,35 @@ def _run_process() -> NoReturn:
     """
     _open_closed_streams()
     try:
+        _import_program()
         code = main(sys.argv[1:])
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
-    except KeyboardInterrupt:  # while modules are loaded
+    except KeyboardInterrupt:  # before the command begins, or as it ends
         sys.stderr.write("lakewright: interrupted\n")
         code = _INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     atexit._run_exitfuncs()  # noqa: SLF001 - what packages asked to be done at the end
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
     os._exit(code)
+
+
+def _import_program() -> None:
+    """Import what runs commands; Ctrl-C ends the process at once, as imports may drop or replace KeyboardInterrupt."""
+
+    def end(_signal: int, _frame: FrameType | None) -> NoReturn:
+        os.write(2, b"lakewright: interrupted\n")
+        os._exit(_INTERRUPTED)
+
+    before = signal.getsignal(signal.SIGINT)
+    if callable(before):
+        signal.signal(signal.SIGINT, end)
+    with suppress(ModuleNotFoundError):  # it is reported by `main`
+        import lakewright.cli.program  # noqa: F401, PLC0415 - a door: it needs click
+    if callable(before):
+        signal.signal(signal.SIGINT, before)
 
 
 def _open_closed_streams() -> None:

@@ -26,6 +26,7 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from lakewright.cli.base.command import SHARED_SECTION, Session, check_known, option, shared_options, write_options
+from lakewright.cli.base.interrupts import ignore_interrupts, interrupts_noted, was_interrupted
 from lakewright.cli.base.output import fail
 from lakewright.cli.registry import ENTRIES, SECTIONS
 from lakewright.errors import LakewrightError
@@ -122,7 +123,7 @@ def run(argv: Sequence[str]) -> int:
     if COMPLETE in os.environ:
         return shell_complete(PROGRAM, {}, NAME, COMPLETE, os.environ[COMPLETE])
     session = Session()
-    with warnings.catch_warnings(), _ended_by_signal():
+    with warnings.catch_warnings(), _ended_by_signal(), interrupts_noted():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         warnings.showwarning = partial(_show_warning, argv)
         try:
@@ -136,16 +137,28 @@ def run(argv: Sequence[str]) -> int:
             _fail(argv, _usage_text(error))
             raise SystemExit(WRONG) from None
         except (KeyboardInterrupt, click.Abort):
-            sys.stderr.write("\n" if sys.stderr.isatty() else "")  # the terminal wrote ^C
-            fail("interrupted")
-            return INTERRUPTED
+            return _interrupted()
         except Exception as error:  # noqa: BLE001 - a user of a command gets one line; --debug shows the rest
+            if was_interrupted() and _may_be_an_interrupt(error):
+                return _interrupted()
             if session.debug:
                 sys.stderr.write(_hidden(argv, traceback.format_exc()))
             has_caret = isinstance(error, LakewrightError) and "column_number" in error.facts
             _fail(argv, _error_text(error), as_is=has_caret)
             return REFUSED
     return 0
+
+
+def _interrupted() -> int:
+    ignore_interrupts()
+    sys.stderr.write("\n" if sys.stderr.isatty() else "")  # the terminal wrote ^C
+    fail("interrupted")
+    return INTERRUPTED
+
+
+def _may_be_an_interrupt(error: Exception) -> bool:
+    """Return True if an error may be a KeyboardInterrupt that an import has replaced."""
+    return not isinstance(error, LakewrightError) or isinstance(error.__cause__, ImportError)
 
 
 def _as_utf8(word: str) -> str:

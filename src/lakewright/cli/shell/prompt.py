@@ -24,9 +24,10 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output as Terminal
 
+from lakewright.cli.base.interrupts import StillRunning, forget_interrupts, run_interruptibly
 from lakewright.cli.base.results import shown
 from lakewright.cli.shell.completion import Names, completions
-from lakewright.cli.shell.statements import bound_args, engine_message, interruptibly, rows_of
+from lakewright.cli.shell.statements import bound_args, engine_message, rows_of
 from lakewright.errors import LakewrightError, SQLSyntaxError, counted
 from lakewright.statements.context import Context
 from lakewright.statements.parse.cursor import words_of
@@ -77,12 +78,14 @@ class Prompt:
             _say("Statements end with ';'. Enter 'help' for help, 'quit' to end.")
         while True:
             try:
-                text = session.prompt(f"{self.context.catalog_name}.{self.context.database}> ")
+                forget_interrupts()
+                if not self.enter(session.prompt(f"{self.context.catalog_name}.{self.context.database}> ")):
+                    return
+            except StillRunning:  # a statement goes on: the prompt must not begin another beside it
+                raise
             except KeyboardInterrupt:
                 continue
             except EOFError:
-                return
-            if not self.enter(text):
                 return
 
     def enter(self, text: str) -> bool:
@@ -101,7 +104,9 @@ class Prompt:
 
     def _run(self, text: str) -> None:
         try:
-            interruptibly(self.context, lambda: self._run_all(text))
+            run_interruptibly(self.context.interrupt, lambda: self._run_all(text))
+        except StillRunning:
+            raise
         except KeyboardInterrupt:
             _say("cancelled")
         except LakewrightError as error:

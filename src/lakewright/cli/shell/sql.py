@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakewright.catalog.base import Catalog
 from lakewright.cli.base.command import Argument, Arguments, Command, Option, option, pairs, section
 from lakewright.cli.base.export import ROWS_MAX, format_of, opened, result_options, width_of
+from lakewright.cli.base.interrupts import run_interruptibly
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import need_catalog
 from lakewright.cli.base.results import Shown, shown, write_rows
@@ -69,7 +70,7 @@ def _script(name: str) -> str:
 
 
 def _run_scripts(context: Context[Any], scripts: list[str], args: Arguments, output: Output) -> None:
-    from lakewright.cli.shell.statements import bound_args, interruptibly, rows_of  # noqa: PLC0415 - a door: it needs sqlglot
+    from lakewright.cli.shell.statements import bound_args, rows_of  # noqa: PLC0415 - a door: it needs sqlglot
 
     bound, last = bound_args(args.arg), pa.table({})
     as_table = args.format == "table"
@@ -84,7 +85,7 @@ def _run_scripts(context: Context[Any], scripts: list[str], args: Arguments, out
                 found = shown(last, limit=limit, width=width_of(args), is_cut=is_cut)
                 lines += _show(found, output, to_file=args.output is not None)
 
-    interruptibly(context, run_all)
+    run_interruptibly(context.interrupt, run_all)
     with opened(args.output) as out:  # a statement that failed before leaves a file as it was
         if as_table:
             out.write("".join(lines).encode())

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
-import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from lakewright.errors import SQLSyntaxError
-from lakewright.statements.context import Context
 from lakewright.statements.parse.calls import read_constant
 from lakewright.statements.parse.cursor import Cursor
 from lakewright.statements.text import Args, Fragment
@@ -62,42 +58,3 @@ def rows_of(rows: object, limit: int | None = None) -> tuple[pa.Table, bool]:
 def engine_message(error: Exception) -> str:
     """Return the message of an error of an engine without the plan and the stack that Spark adds."""
     return re.split(r"\n\nJVM stacktrace|;\n['+*]", str(error))[0].strip() or type(error).__name__
-
-
-def interruptibly(context: Context[Any], work: Callable[[], None]) -> None:
-    """Run statements so that Ctrl-C stops them: DuckDB holds the thread in which a query runs until it is done.
-
-    They run in a thread of their own, and this one waits for the keys. If they were done all the same, nothing is
-    raised; else KeyboardInterrupt.
-    """
-    done, failed = False, list[BaseException]()
-
-    def run() -> None:
-        nonlocal done
-        with suppress(KeyboardInterrupt):  # it may come at the very end
-            try:
-                work()
-                done = True
-            except BaseException as error:  # noqa: BLE001 - it is raised again below
-                failed.append(error)
-
-    worker = threading.Thread(target=run, name="lakewright sql")
-    worker.start()
-    stopped = 0
-    while worker.is_alive():
-        try:
-            worker.join(0.1)
-            if stopped == 1 and worker.is_alive():  # it is not the engine that works
-                stopped += 1
-                _raise_in(worker)
-        except KeyboardInterrupt:
-            stopped = 1
-            context.interrupt()
-    if not done:
-        raise KeyboardInterrupt if stopped or not failed else failed[0]
-
-
-def _raise_in(worker: threading.Thread) -> None:
-    """Raise KeyboardInterrupt in another thread, at its next step in Python."""
-    number = ctypes.c_ulong(worker.ident or 0)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(KeyboardInterrupt))

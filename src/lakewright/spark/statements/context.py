@@ -75,9 +75,12 @@ class SQLContext(Context[DataFrame]):
         self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
 
     def interrupt(self) -> None:
-        """Stop the jobs of the session, where the release of Spark can."""
-        with suppress(PySparkException, AttributeError):
+        """Stop the jobs of the session."""
+        try:
             self.spark.interruptAll()
+        except (PySparkException, RuntimeError, AttributeError):  # PySpark 3.5 has it for Connect alone
+            with suppress(PySparkException, RuntimeError, AttributeError):
+                self.spark.sparkContext.cancelAllJobs()
 
     def compact(self, table: FileStoreTable, **arguments: object) -> None:
         """Compact a table with Spark's workers."""

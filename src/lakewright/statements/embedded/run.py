@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -55,6 +56,7 @@ def _local_zone() -> str:
 
 
 _OPEN: set[duckdb.DuckDBPyConnection] = set()  # in which queries may run
+_OPEN_LOCK = threading.Lock()  # held by who interrupts, so that no connection is closed meanwhile
 
 
 @contextmanager
@@ -71,13 +73,18 @@ def connected(settings: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection
             try:
                 yield connection
             finally:
-                _OPEN.discard(connection)
+                with _OPEN_LOCK:
+                    _OPEN.discard(connection)
 
 
 def interrupt() -> None:
-    """Stop the queries that run now; each raises an error in its own thread."""
-    for connection in tuple(_OPEN):
-        connection.interrupt()
+    """Stop the queries that run now; each raises an error in its own thread. One that begins later is not stopped."""
+    with _OPEN_LOCK:
+        for connection in tuple(_OPEN):
+            try:
+                connection.interrupt()
+            except duckdb.ConnectionException:  # closed, in a thread that was interrupted before it could say so
+                _OPEN.discard(connection)
 
 
 def add_functions(connection: duckdb.DuckDBPyConnection, functions: Iterable[PythonFunction]) -> None:

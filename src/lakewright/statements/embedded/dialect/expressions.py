@@ -105,10 +105,16 @@ class Expressions:
 
     def condition(self, node: exp.Expr) -> str:
         """Return the SQL of a condition."""
-        value = self.bind(node)
+        return self.bind_condition(node).sql
+
+    def bind_condition(self, node: exp.Expr) -> Value:
+        """Return the value of a condition. Bind once: to bind each side twice is exponential in the depth of a tree."""
+        return self._as_condition(node, self.bind(node))
+
+    def _as_condition(self, node: exp.Expr, value: Value) -> Value:
         if value.type not in {BOOLEAN, NULL}:
             raise self.placed(node, InvalidInputError(f"{value.name} is {spark_type(value.type)}, not a condition"))
-        return self.cast(value, BOOLEAN).sql
+        return self.cast(value, BOOLEAN).called(value.name)
 
     def common(self, values: Sequence[Value]) -> list[Value]:
         """Return values as their common type."""
@@ -191,7 +197,9 @@ class Expressions:
         sign = _COMPARISONS[type(node)]
         if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Any | exp.All):
             raise self.refused(node, "comparisons with ANY, ALL or of several values at once do not run here")
-        left, right = self.bind(node.this), self.bind(node.expression)
+        return self._compared(sign, self.bind(node.this), self.bind(node.expression))
+
+    def _compared(self, sign: str, left: Value, right: Value) -> Value:
         spelled = {"<>": "="}.get(sign, sign)
         name = f"({left.name} {spelled} {right.name})"
         one, other = self.common([left, right])
@@ -207,16 +215,15 @@ class Expressions:
     def logical(self, node: exp.Connector) -> Value:
         """Return AND, OR."""
         word = "AND" if isinstance(node, exp.And) else "OR"
-        left, right = self.condition(node.this), self.condition(node.expression)
-        name = f"({self.bind(node.this).name} {word} {self.bind(node.expression).name})"
-        return Value(f"({left} {word} {right})", BOOLEAN, name)
+        left, right = self.bind_condition(node.this), self.bind_condition(node.expression)
+        return Value(f"({left.sql} {word} {right.sql})", BOOLEAN, f"({left.name} {word} {right.name})")
 
     def negation(self, node: exp.Not) -> Value:
         """Return NOT."""
         inner = self.bind(node.this)
         if isinstance(node.this, exp.Is) and inner.name.endswith("IS NULL)"):
             return Value(f"(NOT {inner.sql})", BOOLEAN, inner.name[: -len("NULL)")] + "NOT NULL)")
-        return Value(f"(NOT {self.condition(node.this)})", BOOLEAN, f"(NOT {inner.name})")
+        return Value(f"(NOT {self._as_condition(node.this, inner).sql})", BOOLEAN, f"(NOT {inner.name})")
 
     def is_what(self, node: exp.Is) -> Value:
         """Return IS NULL, IS TRUE ..."""
@@ -301,27 +308,34 @@ class Expressions:
 
     def case(self, node: exp.Case) -> Value:
         """Return CASE."""
-        given = node.args.get("this")
+        given = None if node.args.get("this") is None else self.bind(node.this)
         tests, results = [], []
         for branch in node.args["ifs"]:
-            test = exp.EQ(this=given.copy(), expression=branch.this.copy()) if given else branch.this
-            tests.append((self.condition(test), self.bind(test).name))
+            tests.append(self._case_test(given, branch.this))
             results.append(self.bind(branch.args["true"]))
         default = node.args.get("default")
         otherwise = self.bind(default) if default is not None else Value("NULL", NULL, "NULL")
         *cast_results, last = self.common([*results, otherwise])
-        sql = " ".join(f"WHEN {test} THEN {value.sql}" for (test, _), value in zip(tests, cast_results, strict=True))
-        name = " ".join(f"WHEN {test} THEN {value.name}" for (_, test), value in zip(tests, results, strict=True))
+        sql = " ".join(f"WHEN {test.sql} THEN {value.sql}" for test, value in zip(tests, cast_results, strict=True))
+        name = " ".join(f"WHEN {test.name} THEN {value.name}" for test, value in zip(tests, results, strict=True))
         end = f" ELSE {otherwise.name}" if default is not None else ""
         return Value(f"CASE {sql} ELSE {last.sql} END", last.type, f"CASE {name}{end} END")
 
+    def _case_test(self, given: Value | None, node: exp.Expr) -> Value:
+        if given is None:
+            return self.bind_condition(node)
+        try:
+            return self._compared("=", given, self.bind(node))
+        except LakewrightError as error:
+            raise self.placed(node, error) from None
+
     def either(self, node: exp.If) -> Value:
         """Return if(condition, one, other)."""
-        test = self.condition(node.this)
+        test = self.bind_condition(node.this)
         chosen = [self.bind(node.args["true"]), self.bind(node.args.get("false") or exp.Null())]
         one, other = self.common(chosen)
-        name = f"(IF({self.bind(node.this).name}, {chosen[0].name}, {chosen[1].name}))"
-        return Value(f"CASE WHEN {test} THEN {one.sql} ELSE {other.sql} END", one.type, name)
+        name = f"(IF({test.name}, {chosen[0].name}, {chosen[1].name}))"
+        return Value(f"CASE WHEN {test.sql} THEN {one.sql} ELSE {other.sql} END", one.type, name)
 
     def cast_to(self, node: exp.Cast) -> Value:
         """Return CAST, `::`, DATE '...', and numbers with a suffix."""
@@ -412,9 +426,9 @@ class Expressions:
 
     def filtered(self, node: exp.Filter) -> Value:
         """Return an aggregate function on the rows of FILTER (WHERE ...)."""
-        how = Aggregation(condition=self.condition(node.expression.this))
-        value = self._called(node.this, how)
-        return value.called(f"{value.name} FILTER (WHERE {self.bind(node.expression.this).name})")
+        condition = self.bind_condition(node.expression.this)
+        value = self._called(node.this, Aggregation(condition=condition.sql))
+        return value.called(f"{value.name} FILTER (WHERE {condition.name})")
 
     def null_treatment(self, node: exp.Expr) -> Value:
         """Return a function with IGNORE NULLS or RESPECT NULLS."""

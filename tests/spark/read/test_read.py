@@ -15,6 +15,7 @@ from lakewright.spark.jobs.capabilities import Feature
 from lakewright.spark.jobs.frames import to_arrow
 from lakewright.spark.read.frame import read_table, to_spark
 from support.branch_tables import fallback_table
+from support.effort import some
 from support.needs import needs
 from support.read_cases import READS, read_catalog, sorted_rows
 
@@ -25,6 +26,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> lw.Catalog:
     return read_catalog(tmp_path_factory.mktemp("warehouse"))
 
 
+@pytest.mark.nightly  # the contract of engines has a read of every kind
 @pytest.mark.parametrize("name", ["append", "keyed"])
 @pytest.mark.parametrize("what", READS, ids=str)
 def test_a_read_means_what_it_means_embedded(
@@ -75,7 +77,7 @@ def test_shares_of_several_workers_are_whole(spark: SparkSession, catalog: lw.Ca
     assert sorted_rows(to_arrow(frames[0].union(frames[1]))) == sorted_rows(read.to_arrow())
 
 
-@pytest.mark.parametrize("native", ["local", "never"])
+@pytest.mark.parametrize("native", some(["local", "never"], 1))
 @needs(Feature.PYTHON_SOURCE)
 def test_partitions_of_a_fallback_branch(spark: SparkSession, tmp_path: Path, native: str) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})

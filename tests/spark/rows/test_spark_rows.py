@@ -78,7 +78,7 @@ def seen_by_spark(spark: SparkSession, table: lw.FileStoreTable) -> list[tuple[o
 
 
 @pytest.mark.filterwarnings("ignore:.*STAY HIDDEN:lakewright.errors.LakewrightWarning")
-@pytest.mark.parametrize("kind", some(list(TABLES), 0, 3, 5, 6, 7, 9, 10, 12))
+@pytest.mark.parametrize("kind", some(list(TABLES), 1, 7, 11))
 def test_delete_and_update_do_what_they_do_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
     where = "n = 2 OR id IN (3, 99) OR (p = 1 AND n IS NULL)"
@@ -118,7 +118,7 @@ def said(builder: MergeBuilder, *, alone: bool) -> MergeBuilder:
 
 
 @pytest.mark.filterwarnings("ignore:.*STAY HIDDEN:lakewright.errors.LakewrightWarning")
-@pytest.mark.parametrize("kind", KEYED)
+@pytest.mark.parametrize("kind", some(KEYED, 2, 4))
 def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
     on, alone = ["id", "p"], kind in {"keyed", "keyed, dynamic"}
@@ -174,7 +174,7 @@ def test_nothing_to_change_makes_no_snapshot(spark: SparkSession, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("kind", "call", "name"),
-    [("keyed", "open_output", "data-"), ("plain", "open_output", "data-"), ("vectors", "create", "index-")],
+    some([("keyed", "open_output", "data-"), ("plain", "open_output", "data-"), ("vectors", "create", "index-")], 0),
 )
 def test_a_worker_that_is_killed_is_replaced(
     spark: SparkSession, tmp_path: Path, kind: str, call: str, name: str
@@ -189,7 +189,7 @@ def test_a_worker_that_is_killed_is_replaced(
     assert_tidy(table)
 
 
-@pytest.mark.parametrize("kind", ["keyed", "vectors"])
+@pytest.mark.parametrize("kind", some(["keyed", "vectors"], 1))
 def test_whoever_is_overtaken_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

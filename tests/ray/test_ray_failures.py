@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import ray
 from ray.exceptions import RayError
 
 import lakewright as lw
 from lakewright.compact.job import run_plan
 from lakewright.compact.task import plan_compaction
 from lakewright.distributed.compaction import compacting_on
-from lakewright.ray import write, write_table
+from lakewright.ray import tasks, write, write_table
 from lakewright.ray.tasks import RayWorkers, WriteSettings
 from support.effort import some
 from support.ray_child import (
@@ -165,6 +166,22 @@ def test_an_interrupt_ends_the_tasks_and_leaves_nothing(tmp_path: Path, keys: li
         signal.signal(signal.SIGINT, before)
     assert table.store.snapshots.latest_id() is None
     assert_tidy(table)
+
+
+def test_short_tasks_are_not_cancelled_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray may abort the driver when it cancels a task at the moment when that starts or ends."""
+    cancelled: list[object] = []
+    monkeypatch.setattr(ray, "cancel", lambda task, **_: cancelled.append(task))
+    monkeypatch.setattr(tasks, "_END_SECONDS_MAX", 120)
+
+    def fail() -> None:
+        with tasks.Tasks(WriteSettings(), tasks.ProgressReport(None)) as running:
+            running.start(ray.remote(time.sleep), 0.1)
+            raise ValueError("the input is bad")
+
+    with pytest.raises(ValueError, match="the input is bad"):
+        fail()
+    assert cancelled == []
 
 
 # ---- drivers ---------------------------------------------------------------------------------------------------------

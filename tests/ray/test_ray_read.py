@@ -268,19 +268,6 @@ def test_an_empty_table_is_an_empty_dataset_with_its_columns(catalog: lw.Catalog
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("ray_session")
-def test_a_dataset_stays_at_its_snapshot(catalog: lw.Catalog) -> None:
-    catalog.create_table("d.grows", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()})))
-    table = catalog.get_table("d.grows")
-    lw.write_table(pa.table({"n": [1]}), table)
-    dataset = read_table(table)
-    lw.write_table(pa.table({"n": [2]}), table)
-    assert [row["n"] for row in dataset.take_all()] == [1]
-    assert sorted(row["n"] for row in read_table(str(table.table_path)).take_all()) == [1, 2]
-    assert [row["n"] for row in read_table(table, snapshot_id=1).take_all()] == [1]
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("ray_session")
 def test_tags_audit_logs_and_system_tables_are_read(catalog: lw.Catalog) -> None:
     table = catalog.get_table("d.append")
     assert len(read_table(table, tag="second").take_all()) == 4

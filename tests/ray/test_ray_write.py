@@ -158,15 +158,6 @@ def test_blocks_may_be_of_any_kind(tmp_path: Path) -> None:
     assert len(rows_of(table)) == 4
 
 
-def test_merging_schemas_adds_and_widens_columns(tmp_path: Path) -> None:
-    table = new_table(tmp_path, columns=pa.schema({"id": pa.int32()}))
-    write_table(ray.data.from_arrow(pa.table({"id": pa.array([1], pa.int32())})), table)
-    write_table(ray.data.from_arrow(pa.table({"id": [2**40], "text": ["new"]})), table, schema_mode="merge")
-    frame = pd.DataFrame({"id": [3], "other": [0.5]})
-    write_table(ray.data.from_pandas(frame), table, schema_mode="merge")  # the handle is older than the columns
-    assert rows_of(lw.open_table(table.table_path)) == [(1, None, None), (2**40, "new", None), (3, None, 0.5)]
-
-
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 
@@ -179,7 +170,7 @@ def test_what_is_no_dataset_is_refused_before_anything_runs(tmp_path: Path, monk
         write_table(_dataset(), table, concurrency=0)
 
 
-@pytest.mark.parametrize("kind", some(["append", "sink", "one writer", "many writers"], 1, 3))
+@pytest.mark.parametrize("kind", some(["append", "sink", "one writer", "many writers"], 1))
 def test_nulls_are_refused_with_the_name_of_the_column(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
 ) -> None:

@@ -41,6 +41,7 @@ def test_a_worker_that_dies_with_open_files_is_replaced(
     assert_tidy(table)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     mark = tmp_path / "died"
 

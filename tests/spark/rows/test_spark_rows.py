@@ -153,25 +153,6 @@ def test_types_that_spark_lacks_survive_a_merge(spark: SparkSession, tmp_path: P
     assert sorted_rows(found) == [(1, 1_000_000_001, 5), (2, 2_000_000_002, 7)]
 
 
-def test_two_rows_for_one_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = table_of("keyed", tmp_path)
-    twice = from_arrow(spark, CHANGES.take([0, 0]))
-    with pytest.raises(InvalidInputError, match="id = 2 is matched by 2 rows") as caught:
-        merge(twice, table, "id").when_matched_delete().execute()
-    assert caught.value.facts["times"] == 2
-    assert_tidy(table)
-
-
-def test_nothing_to_change_makes_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    for kind in ("vectors", "keyed"):
-        table = table_of(kind, tmp_path, kind)
-        before = table.store.snapshots.latest_id()
-        assert verbs.delete(spark, table, "id = 77").is_empty
-        assert verbs.update(spark, table, {"n": 1}, "p = 77").snapshot_id is None
-        assert table.store.snapshots.latest_id() == before
-        assert_tidy(table)
-
-
 @pytest.mark.parametrize(
     ("kind", "call", "name"),
     some([("keyed", "open_output", "data-"), ("plain", "open_output", "data-"), ("vectors", "create", "index-")], 0),
@@ -189,7 +170,8 @@ def test_a_worker_that_is_killed_is_replaced(
     assert_tidy(table)
 
 
-@pytest.mark.parametrize("kind", some(["keyed", "vectors"], 1))
+@pytest.mark.nightly  # the contract of engines has one such race
+@pytest.mark.parametrize("kind", ["keyed", "vectors"])
 def test_whoever_is_overtaken_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

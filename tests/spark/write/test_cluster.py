@@ -225,6 +225,7 @@ def test_concurrency_is_the_largest_number_of_tasks(
         for options, distribution in asked
     ]
     assert [result.tasks for result in results] == [1] * 5
+    assert write_table(rows(spark, parts=2), new_table(keys=()), concurrency=5).tasks == 2
 
 
 @pytest.mark.usefixtures("many_writers")

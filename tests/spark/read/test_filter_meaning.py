@@ -234,6 +234,7 @@ def _later_than(table: lw.FileStoreTable) -> lw.Predicate:
     return builder.greater_or_equal("z", datetime(2026, 1, 9, 11, tzinfo=UTC))
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("tokyo")
 @needs(Feature.PYTHON_SOURCE)
 def test_the_format_asks_for_a_zone_that_it_cannot_see(spark: SparkSession, tmp_path: Path) -> None:

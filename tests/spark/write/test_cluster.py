@@ -21,6 +21,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spark.calls import write_table
 from lakewright.spark.jobs.estimate import parallelism, size_in, size_of
 from lakewright.spark.jobs.run import Task, run_job
+from lakewright.spark.jobs.session import settings
 from lakewright.spark.write import shuffle as clustering
 from lakewright.spark.write.shuffle import cluster
 from lakewright.table.table import FileStoreTable
@@ -185,7 +186,8 @@ def test_append_tables_get_every_row_once(
     files: int,
 ) -> None:
     table, frame = new_table(keys=(), **options), rows(spark)
-    result = write_table(frame, table, distribution=distribution)
+    with settings(spark, {"spark.sql.adaptive.enabled": "true"}):  # which puts small partitions together
+        result = write_table(frame, table, distribution=distribution)
     assert (result.rows, result.files) == (300, files)
     order = [("k", "ascending"), ("v", "ascending"), ("w", "ascending")]
     assert content(table) == as_arrow(frame).sort_by(order).to_pylist()

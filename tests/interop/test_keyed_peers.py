@@ -20,7 +20,7 @@ import lakewright as lw
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.keyed_rows import KIND_NAMES
 from lakewright.spec.types import DataField
-from support.effort import every_second
+from support.effort import some
 from support.engine_cases import (
     AGGREGATION,
     DEDUPLICATE,
@@ -116,7 +116,9 @@ def _readers(case: Case) -> tuple[str, ...]:
     return ALL if case.python else (US, RUST)
 
 
-@pytest.mark.parametrize("case", every_second([*DEDUPLICATE, *PARTIAL_UPDATE, *IN_GROUPS, *AGGREGATION]), ids=str)
+@pytest.mark.parametrize(
+    "case", some([*DEDUPLICATE, *PARTIAL_UPDATE, *IN_GROUPS, *AGGREGATION], 2, 13, 20, 24), ids=str
+)
 def test_an_engine_merges_the_same_rows_for_everybody(shared: Make, case: Case) -> None:
     commits = case.commits()
     want = answer(case.schema, commits)
@@ -135,6 +137,7 @@ def test_an_engine_merges_the_same_rows_for_everybody(shared: Make, case: Case) 
     table.show(answer(case.schema, [folded, *more]), to=_readers(case), at="once more")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", RUST_DIFFERS, ids=str)
 def test_the_format_decides_where_rust_merges_otherwise(shared: Make, case: Case) -> None:
     table = shared(case.schema, case.unordered)
@@ -148,7 +151,7 @@ def test_the_format_decides_where_rust_merges_otherwise(shared: Make, case: Case
     table.show(want, to=[US, RUST])  # nothing is left to merge
 
 
-@pytest.mark.parametrize("case", FIRST_ROW, ids=str)
+@pytest.mark.parametrize("case", some(FIRST_ROW, 1), ids=str)
 def test_first_rows_are_the_same_for_everybody(shared: Make, case: Case) -> None:
     plain = case.schema
     table = shared(lw.Schema(plain.fields, [], ["k"], {**plain.options, "write-only": "false"}))
@@ -235,23 +238,27 @@ def _take_turns(table: Shared, layout: str, chance: random.Random) -> None:
 
 @pytest.mark.parametrize(
     ("layout", "options"),
-    [
-        ("bigint", {"write-only": "true"}),
-        ("bigint", {"num-sorted-run.compaction-trigger": "3"}),
-        ("bigint", {"file.format": "avro", "write-only": "true"}),
-        ("text", {"num-sorted-run.compaction-trigger": "2"}),
-        ("text", {"file.format": "avro", "data-file.thin-mode": "false"}),
-        ("composite", {"write-only": "true"}),
-        ("composite", {"file.format": "avro", "num-sorted-run.compaction-trigger": "2"}),
-        ("composite", {"file.format": "orc", "file.compression": "uncompressed", "bucket-key": "k"}),
-        ("composite", DYNAMIC),
-    ],
+    some(
+        [
+            ("bigint", {"write-only": "true"}),
+            ("bigint", {"num-sorted-run.compaction-trigger": "3"}),
+            ("bigint", {"file.format": "avro", "write-only": "true"}),
+            ("text", {"num-sorted-run.compaction-trigger": "2"}),
+            ("text", {"file.format": "avro", "data-file.thin-mode": "false"}),
+            ("composite", {"write-only": "true"}),
+            ("composite", {"file.format": "avro", "num-sorted-run.compaction-trigger": "2"}),
+            ("composite", {"file.format": "orc", "file.compression": "uncompressed", "bucket-key": "k"}),
+            ("composite", DYNAMIC),
+        ],
+        *(1, 6),
+    ),
     ids=str,
 )
 def test_all_write_in_turn_and_we_compact(shared: Make, layout: str, options: dict[str, str]) -> None:
     _take_turns(shared(_schema(layout, options)), layout, random.Random(f"{layout} {options}"))
 
 
+@pytest.mark.nightly
 def test_kinds_in_a_column_of_the_table(shared: Make) -> None:
     fields = [
         DataField(n, name, lw.AtomicType("STRING" if n else "BIGINT")) for n, name in enumerate(("k", "v", "kind"))
@@ -282,8 +289,11 @@ VECTOR_CASES = [
 ]
 
 
-@pytest.mark.parametrize("bitmap64", ["false", "true"])
-@pytest.mark.parametrize(("case", "peer"), VECTOR_CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "peer", "bitmap64"),
+    some([(*one, bits) for one in VECTOR_CASES for bits in ("false", "true")], 1, 2),
+    ids=str,
+)
 def test_vectors_of_our_compaction_hide_the_same_rows(shared: Make, case: Case, peer: str, bitmap64: str) -> None:
     vectors = {"deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": bitmap64, "write-only": "false"}
     plain = case.schema
@@ -313,7 +323,7 @@ def test_vectors_of_our_compaction_hide_the_same_rows(shared: Make, case: Case, 
 # --- changelogs
 
 
-@pytest.mark.parametrize("case", [DEDUPLICATE[0], DEDUPLICATE[3], PARTIAL_UPDATE[6], AGGREGATION[1]], ids=str)
+@pytest.mark.parametrize("case", some([DEDUPLICATE[0], DEDUPLICATE[3], PARTIAL_UPDATE[6], AGGREGATION[1]], 0), ids=str)
 def test_input_changelogs_are_those_of_rust(shared: Make, case: Case) -> None:
     """All rows as they came, with their kinds and numbers, in the order of keys, whoever writes and whoever reads."""
     plain = case.schema
@@ -380,6 +390,7 @@ def test_deltas_are_read_alike_and_compactions_are_none(shared: Make) -> None:
     assert texts(table.peers.follow(table.warehouse, table.name, "reader", 5)) == texts(ours)
 
 
+@pytest.mark.nightly
 def test_pypaimon_folds_the_changelog_and_we_do_not(shared: Make) -> None:
     schema = _schema("bigint", {"changelog-producer": "input", "bucket": "1", "write-only": "true"})
     ours, theirs = shared(schema), shared(schema)
@@ -393,7 +404,7 @@ def test_pypaimon_folds_the_changelog_and_we_do_not(shared: Make) -> None:
     theirs.show(want)
 
 
-@pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
+@pytest.mark.parametrize("producer", some(["lookup", "full-compaction"], 0))
 def test_rust_reads_the_changelog_of_our_compactions(shared: Make, producer: str) -> None:
     table = shared(_schema("bigint", {"changelog-producer": producer, "bucket": "1"}))
     model: dict[int, dict[str, Any]] = {}
@@ -431,6 +442,7 @@ def _changed(before: Mapping[int, Any], after: Mapping[int, Any], written: Mappi
 # --- where both peers are wrong
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("lookup", [{"changelog-producer": "lookup"}, {"force-lookup": "true"}], ids=str)
 def test_rows_below_a_folded_row_count_once_for_us(shared: Make, lookup: dict[str, str]) -> None:
     """The lowest level above 0 holds what lies deeper already; the peers add both, until one file is left."""
@@ -451,6 +463,7 @@ def test_rows_below_a_folded_row_count_once_for_us(shared: Make, lookup: dict[st
     table.show(want)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("peer", NAMES)
 @pytest.mark.parametrize(
     ("dtype", "bucket", "same"),

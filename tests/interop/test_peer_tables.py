@@ -10,6 +10,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import LakewrightWarning, UnsupportedError
+from support.effort import some
 from support.peers import Peers
 
 COLUMNS = pa.schema([pa.field("p", pa.string()), pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
@@ -28,13 +29,20 @@ def _agreed(catalog: lw.Catalog, peers: Peers) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("made", "warning", "count"),
-    [
-        ({"options": {"bucket": "3"}}, "no 'bucket-key', so all rows", 8),
-        ({"options": {"bucket": "3"}, "partition_keys": ["p"]}, "no 'bucket-key', so all rows", 8),
-        ({"options": {"bucket": "3", "bucket-key": "p"}, "partition_keys": ["p"]}, None, 8),
-        ({"options": {"bucket": "3"}, "partition_keys": ["p"], "primary_keys": ["k"]}, "unique in its partition", 5),
-    ],
-    ids=["no key", "no key, partitions", "the partition as key", "a key without the partition"],
+    some(
+        [
+            ({"options": {"bucket": "3"}}, "no 'bucket-key', so all rows", 8),
+            ({"options": {"bucket": "3"}, "partition_keys": ["p"]}, "no 'bucket-key', so all rows", 8),
+            ({"options": {"bucket": "3", "bucket-key": "p"}, "partition_keys": ["p"]}, None, 8),
+            (
+                {"options": {"bucket": "3"}, "partition_keys": ["p"], "primary_keys": ["k"]},
+                "unique in its partition",
+                5,
+            ),
+        ],
+        3,
+    ),
+    ids=str,
 )
 def test_odd_keys_are_written_as_pypaimon_does(
     catalog: lw.Catalog, peers: Peers, made: dict[str, Any], warning: str | None, count: int
@@ -55,7 +63,7 @@ def test_odd_keys_are_written_as_pypaimon_does(
     assert lw.read_table(catalog.get_table("d.t"), filter="k = 5")["v"].to_pylist()[0] == "y"
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.binary(2)])
+@pytest.mark.parametrize("kind", some([pa.binary(), pa.binary(2)], 0), ids=str)
 def test_binary_partitions_are_refused_by_name(catalog: lw.Catalog, peers: Peers, kind: pa.DataType) -> None:
     rows = pa.table({"p": pa.array([b"ab", b"\0\xff"], kind), "k": [1, 2]})
     warehouse = Path(catalog.warehouse)

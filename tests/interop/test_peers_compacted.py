@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from support.effort import some
 from support.peers import NAMES, Peers
 
 COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.int64()), ("w", pa.string())])
@@ -33,7 +34,7 @@ def _by_key(table: pa.Table | None) -> dict[int, tuple[object, ...]]:
     return found
 
 
-@pytest.mark.parametrize("options", TABLES, ids=str)
+@pytest.mark.parametrize("options", some(TABLES, 3, 7), ids=str)
 def test_peers_read_what_we_compacted(
     catalog: lw.Catalog, tmp_path: Path, peers: Peers, options: dict[str, str]
 ) -> None:
@@ -78,7 +79,7 @@ APPEND_TABLES: list[dict[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("options", APPEND_TABLES, ids=str)
+@pytest.mark.parametrize("options", some(APPEND_TABLES, 5), ids=str)
 def test_peers_read_append_tables_that_we_compacted(
     catalog: lw.Catalog, tmp_path: Path, peers: Peers, options: dict[str, str]
 ) -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from support.effort import some
 from support.peers import NAMES, Peers
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.float64(), "s": pa.string(), "p": pa.string()})
@@ -56,7 +57,7 @@ def _ids(table: lw.FileStoreTable, keys: list[int]) -> list[int]:
     return [place[k] for k in keys]
 
 
-@pytest.mark.parametrize("keys", [None, ["p"]], ids=["whole", "partitioned"])
+@pytest.mark.parametrize("keys", some([None, ["p"]], 1), ids=str)
 def test_peers_read_our_updates_and_deletes(
     catalog: lw.Catalog, tmp_path: Path, peers: Peers, keys: list[str] | None
 ) -> None:
@@ -74,6 +75,7 @@ def test_peers_read_our_updates_and_deletes(
     assert rows[ids[0]][:3] == (3, 1.5, "all")
 
 
+@pytest.mark.nightly
 def test_peers_read_groups_that_we_wrote_anew(catalog: lw.Catalog, tmp_path: Path, peers: Peers) -> None:
     table = _table(catalog, EVOLVING, None)
     table.update_by_row_id(pa.table({"_ROW_ID": [7], "s": ["seven"]}))
@@ -83,8 +85,9 @@ def test_peers_read_groups_that_we_wrote_anew(catalog: lw.Catalog, tmp_path: Pat
     assert rows[7][:4] == (7, 3.5, "seven", "p1")
 
 
-@pytest.mark.parametrize("peer", NAMES)
-@pytest.mark.parametrize("keys", [None, ["p"]], ids=["whole", "partitioned"])
+@pytest.mark.parametrize(
+    ("peer", "keys"), some([(peer, keys) for peer in NAMES for keys in (None, ["p"])], 0, 3), ids=str
+)
 def test_peers_and_we_change_one_table_in_turn(
     catalog: lw.Catalog, tmp_path: Path, peers: Peers, peer: str, keys: list[str] | None
 ) -> None:

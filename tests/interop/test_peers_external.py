@@ -8,13 +8,18 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from support.effort import some
 from support.peers import Peers
 
+STRATEGIES = ("round-robin", "specific-fs", "entropy-inject", "weight-robin")
 COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("p", pa.string()), ("v", pa.string())])
 
 
-@pytest.mark.parametrize("strategy", ["round-robin", "specific-fs", "entropy-inject", "weight-robin"])
-@pytest.mark.parametrize("keys", [None, ["p", "k"]], ids=["append", "keyed"])
+@pytest.mark.parametrize(
+    ("strategy", "keys"),
+    some([(strategy, keys) for strategy in STRATEGIES for keys in (None, ["p", "k"])], 5),
+    ids=str,
+)
 def test_pypaimon_and_we_share_external_paths(
     catalog: lw.Catalog, tmp_path: Path, peers: Peers, strategy: str, keys: list[str] | None
 ) -> None:

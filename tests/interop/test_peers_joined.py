@@ -13,6 +13,7 @@ import lakewright as lw
 from support.peers import Peers
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("peer", ["pypaimon", "pypaimon-rust"])
 def test_peers_read_joined_files(catalog: lw.Catalog, tmp_path: Path, peers: Peers, peer: str) -> None:
     rows = pa.table({f"c{n}": np.random.default_rng(n).integers(0, 2**60, 1_200_000) for n in range(6)})

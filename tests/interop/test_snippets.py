@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 import pytest
 
+from support.effort import is_thin
 from support.peers import PYTHON, ROOT
 
 pytestmark = pytest.mark.peers
@@ -71,6 +72,11 @@ def peers() -> Iterator[Run]:
         yield run
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in SNIPPETS.glob("*.py")))
+PROGRAMS = sorted(path.stem for path in SNIPPETS.glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    "name", PROGRAMS if not is_thin() else ["start_here", "merge_into", "streaming_reads", "readers", "writers"]
+)
 def test_both_libraries_print_the_same(name: str, ours: Run, peers: Run, tmp_path: Path) -> None:
     assert ours(name, tmp_path / "ours") == peers(name, tmp_path / "peers")

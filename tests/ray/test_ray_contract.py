@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,8 @@ from ray.data import Dataset
 import lakewright as lw
 import lakewright.ray as lwr
 from lakewright.ray import read_table, write, write_table
-from lakewright.testing.engine_suite import Argument, EngineContract, Frame
+from lakewright.testing.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from support.effort import some
 from support.ray_rows import arrow_of
 
 
@@ -72,3 +74,12 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Ray:
 
 class TestRay(EngineContract):
     """The Ray engine."""
+
+    # Each way of rows to their tasks at every push; how rows of a key are merged does not depend on the engine.
+    @pytest.mark.parametrize("name", some(list(KINDS), 1, 4, 6, 9, 12, 14))
+    def test_a_table_of_every_kind_holds_the_rows(self, engine: EngineUnderTest, tmp_path: Path, name: str) -> None:
+        super().test_a_table_of_every_kind_holds_the_rows(engine, tmp_path, name)
+
+    @pytest.mark.parametrize("kind", some(["append, partitions", "append, tracked", "keys", "dynamic"], 1, 2))
+    def test_rows_are_deleted_updated_and_merged(self, engine: EngineUnderTest, tmp_path: Path, kind: str) -> None:
+        super().test_rows_are_deleted_updated_and_merged(engine, tmp_path, kind)

@@ -13,6 +13,7 @@ PAGE = ROOT / "docs" / "ray.md"
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("ray_session")
 def test_the_snippets_of_the_page_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run in an empty directory."""

@@ -46,6 +46,7 @@ def _peer_has_ray() -> bool:
     return found.returncode == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.peers
 def test_the_peer_prints_the_same(tmp_path: Path) -> None:
     if not _peer_has_ray():

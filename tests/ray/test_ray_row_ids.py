@@ -13,6 +13,7 @@ import lakewright as lw
 import lakewright.ray as lwr
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.ray.rows import match
+from support.effort import some
 from support.ray_rows import arrow_of
 from support.row_changes import KINDS, SCHEMA, bag, frame, new_table
 from support.spark_writes import assert_tidy
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("ray_session")
 TRACKED = [kind for kind in KINDS if "tracked" in kind or "evolution" in kind]
 
 
-@pytest.fixture(params=["in every task", "by hash"], autouse=True)
+@pytest.fixture(params=some(["in every task", "by hash"], 1), autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "by hash":
         monkeypatch.setattr(match, "_SMALL_BYTES", -1)
@@ -49,7 +50,7 @@ def ids_of(table: lw.FileStoreTable, where: str) -> pa.Table:
     return lw.read_table(table, filter=where, columns=["_ROW_ID", "id"])
 
 
-@pytest.mark.parametrize("kind", TRACKED)
+@pytest.mark.parametrize("kind", some(TRACKED, -1))
 def test_rows_are_updated_deleted_and_read_as_embedded(tmp_path: Path, kind: str) -> None:
     ours, theirs = (table_of(tmp_path / name, kind) for name in ("ours", "theirs"))
     picked = ids_of(ours, "id IN (1, 4, 15, 22, 29)")
@@ -104,6 +105,7 @@ def test_ids_that_are_not_there_are_refused(tmp_path: Path) -> None:
     assert_tidy(table)
 
 
+@pytest.mark.nightly
 def test_tables_without_ids_or_rows(tmp_path: Path) -> None:
     empty = new_table("tracked", tmp_path / "empty")
     with pytest.raises(InvalidInputError, match="the row id 3 is unknown"):

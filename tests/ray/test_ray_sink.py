@@ -14,6 +14,7 @@ import lakewright as lw
 import lakewright.ray as lwr
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.testing.engine_suite import DAY, KINDS, MORE, ROWS, arrow, in_order, new_table, tuples
+from support.effort import some
 from support.ray_rows import arrow_of
 from support.spark_writes import assert_tidy
 
@@ -24,7 +25,7 @@ def dataset(rows: pa.Table, step: int = 40) -> ray.data.Dataset:
     return ray.data.from_arrow([rows.slice(at, step) for at in range(0, max(1, rows.num_rows), step)])
 
 
-@pytest.mark.parametrize("kind", ["append", "append, partitions", "append, buckets", "keys", "postponed"])
+@pytest.mark.parametrize("kind", some(["append", "append, partitions", "append, buckets", "keys", "postponed"], 1, 3))
 def test_a_sink_writes_and_commits_once(tmp_path: Path, kind: str) -> None:
     table = new_table(tmp_path, kind)
     rows = ROWS[:40]

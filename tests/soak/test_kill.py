@@ -37,7 +37,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
     catalog.create_table("d.t", lw.Schema(fields))
     table = catalog.get_table("d.t")
     servers = multiprocessing.get_context("forkserver")
-    servers.set_forkserver_preload(["lakewright"])
+    servers.set_forkserver_preload(["lakewright.public", "lakewright.testing.enumerator", "lakewright.testing.history"])
     dice = random.Random(20261115)
     started = time.perf_counter()
     for number in range(KILLS):

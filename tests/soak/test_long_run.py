@@ -1,6 +1,6 @@
-"""Two tables in use for an hour: nothing is lost or there twice, and processes hold no more at the end than early on.
+"""Two tables in use for minutes: nothing is lost or there twice, and processes hold no more at the end than early on.
 
-`LAKEWRIGHT_SOAK_MINUTES` says how long it runs, 60 if it is not set. How long operations take is printed, not judged:
+`LAKEWRIGHT_SOAK_MINUTES` says how long it runs, 20 if it is not set. How long operations take is printed, not judged:
 it depends on what else the machine does.
 """
 
@@ -24,7 +24,7 @@ from lakewright.testing.history import ACKNOWLEDGED
 from support import long_run
 from support.long_run import MIB, Line, Worker
 
-MINUTES = float(os.environ.get("LAKEWRIGHT_SOAK_MINUTES", "60"))
+MINUTES = float(os.environ.get("LAKEWRIGHT_SOAK_MINUTES", "20"))
 # What a process may hold more at the end: pools of memory and of threads fill up over the first minutes.
 RESIDENT_MORE_MAX = 48 * MIB
 HANDLES_MORE_MAX = 8

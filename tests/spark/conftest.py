@@ -11,9 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakewright.spark.jobs.session import local_session
+from support.effort import is_thin
 from support.jvm import SHORT_LIVED, home_without_archive
 
 _HERE = Path(__file__).parent
+_SPARK_OPTIMISES = str(not is_thin()).lower()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,6 +49,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             config={
                 "spark.driver.extraJavaOptions": SHORT_LIVED,
                 "spark.sql.shuffle.partitions": "4",
+                # Frames are tiny: compiling, and planning again while a query runs, cost more than they save. At night
+                # Spark does both, as it does for users.
+                "spark.sql.codegen.wholeStage": _SPARK_OPTIMISES,
+                "spark.sql.adaptive.enabled": _SPARK_OPTIMISES,
                 "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
                 "spark.python.daemon.module": "support.warm_daemon",
             },

@@ -22,7 +22,8 @@ from support import connect_client
 from support.jvm import SHORT_LIVED
 from support.needs import needs
 
-pytestmark = needs(Feature.CONNECT_PROGRESS)
+# A server and a client are processes of their own; what they share with a classic session is tested there.
+pytestmark = [needs(Feature.CONNECT_PROGRESS), pytest.mark.nightly]
 
 START_SECONDS_MAX = 180
 CLIENT_SECONDS_MAX = 420

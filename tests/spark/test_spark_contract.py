@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,8 @@ import lakewright as lw
 import lakewright.spark as lws
 from lakewright.spark.jobs import workers
 from lakewright.spark.jobs.frames import from_arrow, to_arrow
-from lakewright.testing.engine_suite import Argument, EngineContract, Frame
+from lakewright.testing.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from support.effort import some
 
 
 @dataclass(frozen=True)
@@ -72,3 +74,8 @@ def engine(spark: SparkSession) -> Spark:
 
 class TestSpark(EngineContract):
     """The Spark engine."""
+
+    # Each way of rows to their tasks at every push; how rows of a key are merged does not depend on the engine.
+    @pytest.mark.parametrize("name", some(list(KINDS), 1, 2, 3, 6, 7, 9, 11, 12, 14))
+    def test_a_table_of_every_kind_holds_the_rows(self, engine: EngineUnderTest, tmp_path: Path, name: str) -> None:
+        super().test_a_table_of_every_kind_holds_the_rows(engine, tmp_path, name)

@@ -14,6 +14,7 @@ import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.capabilities import Feature
+from support.effort import some
 from support.needs import needs
 from support.spark_writes import assert_tidy, new_table, rows_of
 
@@ -95,14 +96,13 @@ _WRITE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", _WRITE)
-def test_wrong_arguments_of_a_write_start_no_job(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_wrong_arguments_of_a_write_start_no_job(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, partitions=["day"])
-    arguments, said = _WRITE[name]
     df = spark.sql("select 1L as id, 'x' as day, 1 as more")
     before = _jobs(spark)
-    with pytest.raises(InvalidInputError, match=said):
-        lws.write_table(df, table, **arguments)
+    for name, (arguments, said) in _WRITE.items():
+        with pytest.raises(InvalidInputError, match=said):
+            pytest.fail(f"{name}: {lws.write_table(df, table, **arguments)}")
     assert _jobs(spark) == before
     assert table.snapshot() is None
     assert lw.open_table(table.table_path).schema.id == 0, "the schema is as it was"
@@ -167,16 +167,19 @@ def test_streams_are_checked_before_the_query_starts(spark: SparkSession, tmp_pa
 
 @pytest.mark.parametrize(
     ("mode", "options", "said"),
-    [
-        ("append", {"partitions": "day=x"}, "overwrite replaces"),
-        ("overwrite", {"partitions": "n=1"}, "partition column"),
-        ("overwrite", {"partitions": "day"}, "JSON object or"),
-        ("overwrite", {"partitionOverwriteMode": "some"}, "static or dynamic"),
-        ("append", {"mergeSchema": "maybe"}, "true or false"),
-        ("append", {"merge-schema": "true"}, "no option"),
-        ("append", {"snapshot_id": "1"}, "cannot be written"),
-        ("append", {"file.format": "text"}, "file.format"),
-    ],
+    some(
+        [
+            ("append", {"partitions": "day=x"}, "overwrite replaces"),
+            ("overwrite", {"partitions": "n=1"}, "partition column"),
+            ("overwrite", {"partitions": "day"}, "JSON object or"),
+            ("overwrite", {"partitionOverwriteMode": "some"}, "static or dynamic"),
+            ("append", {"mergeSchema": "maybe"}, "true or false"),
+            ("append", {"merge-schema": "true"}, "no option"),
+            ("append", {"snapshot_id": "1"}, "cannot be written"),
+            ("append", {"file.format": "text"}, "file.format"),
+        ],
+        *(1, 5),
+    ),
 )
 @needs(Feature.PYTHON_SOURCE)
 def test_options_of_the_format_are_checked_before_a_job_starts(

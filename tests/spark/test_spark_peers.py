@@ -15,7 +15,8 @@ from lakewright.spark.jobs.frames import from_arrow, to_arrow
 from lakewright.spark.jobs.types import fields_of
 from support.peers import PYTHON, Peers
 
-pytestmark = pytest.mark.peers
+# Files that tasks write come from the writer whose files `tests/interop` shows to the peers.
+pytestmark = [pytest.mark.peers, pytest.mark.nightly]
 KINDS: dict[str, tuple[list[str], list[str], dict[str, str]]] = {
     "append": ([], [], {}),
     "partitions": (["p"], [], {}),

@@ -36,6 +36,7 @@ from lakewright.write.shuffle import Receivers, send
 from lakewright.write.writer import WriteJob
 
 _STOP_SECONDS_MAX = 30.0
+_END_SECONDS_MAX = 2.0  # after an error, for tasks to end by themselves
 _SENT_BYTES = 64 << 20  # a task that sends blobs to others puts so many of them into the object store at a time
 
 
@@ -176,6 +177,11 @@ class Tasks:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         left = [*self._running, *self._sending]
+        if left and isinstance(error, Exception):  # an interrupt does not wait
+            # Up to 2.60 Ray aborts this process if a task is cancelled at the moment when it starts or ends ("Tried to
+            # complete task that was not pending"), so those that are short are left to end.
+            with suppress(RayError, ValueError):
+                _, left = ray.wait(left, num_returns=len(left), timeout=_END_SECONDS_MAX)
         for task in left:
             with suppress(RayError, ValueError):  # nothing may hide the error that is being raised
                 ray.cancel(task, force=True)

@@ -66,6 +66,7 @@ def test_rows_are_ingested_and_the_session_stays(
     assert spark.range(1).count() == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("spark")
 def test_a_job_that_was_killed_before_its_commit_commits_once(
     warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

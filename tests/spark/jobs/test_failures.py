@@ -28,7 +28,7 @@ from support.spark_writes import assert_tidy, assert_tidy_after_cleanup, new_tab
 # ---- workers, in the session of all tests ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert", "overwrite"])
+@pytest.mark.parametrize("mode", some(["append", "upsert", "overwrite"], 1))
 def test_a_worker_that_dies_with_open_files_is_replaced(
     spark: SparkSession, tmp_path: Path, mode: lw.WriteMode
 ) -> None:
@@ -41,6 +41,7 @@ def test_a_worker_that_dies_with_open_files_is_replaced(
     assert_tidy(table)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
     mark = tmp_path / "died"
 
@@ -59,7 +60,7 @@ def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tm
     assert_tidy(table)
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("mode", some(["append", "upsert"], 0))
 def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: lw.WriteMode) -> None:
     table = table_for(mode, tmp_path)
     trap = TrapStorage(durable=False, deed="fail", times=100, marks=str(tmp_path / "marks"))
@@ -69,7 +70,7 @@ def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path
     assert_tidy(table)
 
 
-@pytest.mark.parametrize("slow", ["the task whose input fails", "another task"])
+@pytest.mark.parametrize("slow", some(["the task whose input fails", "another task"], 1))
 def test_an_input_that_fails_leaves_nothing_of_slow_tasks(spark: SparkSession, tmp_path: Path, slow: str) -> None:
     """A worker is told late, or never, that its attempt is over: what it finishes afterwards, it removes."""
     started = tmp_path / "marks" / "0"
@@ -153,7 +154,7 @@ def test_what_a_snapshot_names_is_never_a_left_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "moment", "visible"),
-    some([("append", "before", False), ("overwrite", "after", True), ("upsert", "before", False)], 0, 1),
+    some([("append", "before", False), ("overwrite", "after", True), ("upsert", "before", False)], 1),
 )
 def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
     spark: SparkSession, tmp_path: Path, mode: lw.WriteMode, moment: str, visible: bool
@@ -172,6 +173,7 @@ def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
     assert rows_of(table) == expected_rows()
 
 
+@pytest.mark.nightly
 def test_an_interrupted_driver_leaves_nothing(tmp_path: Path) -> None:
     table, log = table_for("upsert", tmp_path), tmp_path / "log"
     trap = {"deed": "wait", "marks": str(tmp_path / "marks")}

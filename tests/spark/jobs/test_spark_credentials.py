@@ -69,6 +69,7 @@ def test_a_job_outlives_its_credentials(spark: SparkSession, checked: tuple[S3Se
     assert len(processes) >= 3, "the driver and two workers"
 
 
+@pytest.mark.nightly
 def test_workers_ask_a_server_for_tokens(spark: SparkSession) -> None:
     with running_token_server(LIFE_SECONDS) as (server, _, sessions):
         catalog = lw.CatalogFactory.create(server.options)

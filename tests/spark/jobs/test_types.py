@@ -31,6 +31,7 @@ from lakewright.spec.types import (
     VectorType,
     all_fields,
 )
+from support.effort import some
 from support.needs import needs
 
 
@@ -121,7 +122,7 @@ def _expected() -> dict[str, list[object]]:
     }
 
 
-@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York"])
+@pytest.mark.parametrize("zone", some(["Asia/Kolkata", "America/New_York"], 1))
 def test_every_type_goes_through_spark_and_comes_back(spark: SparkSession, zone: str) -> None:
     """One job makes all columns and hands them to a second task, which sees what a writer would see."""
 

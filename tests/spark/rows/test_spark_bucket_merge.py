@@ -18,6 +18,7 @@ from lakewright.spark.rows import primary_key_merge
 from lakewright.spark.rows.group_rows import located_rows
 from lakewright.spark.statements import changes
 from lakewright.write.buckets.dynamic import HashFiles
+from support.effort import some
 
 pytestmark = pytest.mark.spark
 
@@ -81,7 +82,7 @@ def _one_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_one_read")
-@pytest.mark.parametrize("buckets", BUCKETS)
+@pytest.mark.parametrize("buckets", some(list(BUCKETS), 1))
 def test_statements_and_verbs_do_what_the_embedded_statement_does(
     spark: SparkSession, tmp_path: Path, buckets: str
 ) -> None:
@@ -105,7 +106,7 @@ def test_statements_and_verbs_do_what_the_embedded_statement_does(
 
 
 @pytest.mark.usefixtures("_one_read")
-@pytest.mark.parametrize("buckets", BUCKETS)
+@pytest.mark.parametrize("buckets", some(list(BUCKETS), 0))
 def test_an_ambiguous_merge_changes_nothing(spark: SparkSession, tmp_path: Path, buckets: str) -> None:
     catalog = _catalog(tmp_path, "t", options=BUCKETS[buckets])
     before = _rows(catalog, "t")
@@ -117,6 +118,7 @@ def test_an_ambiguous_merge_changes_nothing(spark: SparkSession, tmp_path: Path,
     assert tuple(lws.SQLContext(spark, catalog).sql(_merge("d.t", STATEMENTS["one delete"])).collect()[0])[-1] == 3
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_one_read")
 def test_random_merges_into_dynamic_buckets_are_the_embedded_ones(spark: SparkSession, tmp_path: Path) -> None:
     """Keys come, go and come again, into an empty table and into partitions that are new."""

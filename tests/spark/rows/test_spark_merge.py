@@ -23,6 +23,7 @@ from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.merge import MergeBuilder
 from lakewright.update.result import UpdateResult
+from support.effort import some
 from support.spark_writes import assert_tidy
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -85,7 +86,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind", some(list(TABLES), 1, 3))
 def test_a_merge_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     options, partitioned = TABLES[kind]
     one, other = (_table(tmp_path / name, options, partitioned) for name in ("embedded", "spark"))

@@ -78,7 +78,7 @@ def seen_by_spark(spark: SparkSession, table: lw.FileStoreTable) -> list[tuple[o
 
 
 @pytest.mark.filterwarnings("ignore:.*STAY HIDDEN:lakewright.errors.LakewrightWarning")
-@pytest.mark.parametrize("kind", some(list(TABLES), 0, 3, 5, 6, 7, 9, 10, 12))
+@pytest.mark.parametrize("kind", some(list(TABLES), 1, 7, 11))
 def test_delete_and_update_do_what_they_do_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
     where = "n = 2 OR id IN (3, 99) OR (p = 1 AND n IS NULL)"
@@ -118,7 +118,7 @@ def said(builder: MergeBuilder, *, alone: bool) -> MergeBuilder:
 
 
 @pytest.mark.filterwarnings("ignore:.*STAY HIDDEN:lakewright.errors.LakewrightWarning")
-@pytest.mark.parametrize("kind", KEYED)
+@pytest.mark.parametrize("kind", some(KEYED, 2, 4))
 def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
     on, alone = ["id", "p"], kind in {"keyed", "keyed, dynamic"}
@@ -153,28 +153,9 @@ def test_types_that_spark_lacks_survive_a_merge(spark: SparkSession, tmp_path: P
     assert sorted_rows(found) == [(1, 1_000_000_001, 5), (2, 2_000_000_002, 7)]
 
 
-def test_two_rows_for_one_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = table_of("keyed", tmp_path)
-    twice = from_arrow(spark, CHANGES.take([0, 0]))
-    with pytest.raises(InvalidInputError, match="id = 2 is matched by 2 rows") as caught:
-        merge(twice, table, "id").when_matched_delete().execute()
-    assert caught.value.facts["times"] == 2
-    assert_tidy(table)
-
-
-def test_nothing_to_change_makes_no_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    for kind in ("vectors", "keyed"):
-        table = table_of(kind, tmp_path, kind)
-        before = table.store.snapshots.latest_id()
-        assert verbs.delete(spark, table, "id = 77").is_empty
-        assert verbs.update(spark, table, {"n": 1}, "p = 77").snapshot_id is None
-        assert table.store.snapshots.latest_id() == before
-        assert_tidy(table)
-
-
 @pytest.mark.parametrize(
     ("kind", "call", "name"),
-    [("keyed", "open_output", "data-"), ("plain", "open_output", "data-"), ("vectors", "create", "index-")],
+    some([("keyed", "open_output", "data-"), ("plain", "open_output", "data-"), ("vectors", "create", "index-")], 0),
 )
 def test_a_worker_that_is_killed_is_replaced(
     spark: SparkSession, tmp_path: Path, kind: str, call: str, name: str
@@ -189,6 +170,7 @@ def test_a_worker_that_is_killed_is_replaced(
     assert_tidy(table)
 
 
+@pytest.mark.nightly  # the contract of engines has one such race
 @pytest.mark.parametrize("kind", ["keyed", "vectors"])
 def test_whoever_is_overtaken_begins_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -12,13 +12,14 @@ import lakewright as lw
 from lakewright.compact.job import compact_table
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.testing.enumerator import stray_files
+from support.effort import some
 
 COLUMNS = pa.schema({"k": pa.int64(), "p": pa.int32()})
 VECTORS = {"deletion-vectors.enabled": "true"}
 EVOLUTION = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
 
 
-@pytest.mark.parametrize("options", [VECTORS, {**EVOLUTION, **VECTORS}], ids=["vectors", "evolution"])
+@pytest.mark.parametrize("options", some([VECTORS, {**EVOLUTION, **VECTORS}], 1), ids=str)
 def test_workers_compact_append_tables(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")

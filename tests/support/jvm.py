@@ -8,9 +8,7 @@ import pyspark
 
 # A test ends before code that was compiled with much care has paid for that: this halves the work of a short session.
 # A tenth of what is left is the verification of Spark's own classes.
-SHORT_LIVED = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 def home_without_archive(folder: Path) -> Path:

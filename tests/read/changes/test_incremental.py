@@ -19,7 +19,6 @@ from lakewright.read.builder import ReadBuilder
 from lakewright.read.splits.java import from_java, to_java
 from lakewright.read.splits.split import DataSplit
 from lakewright.table.write_builder import BatchWriteBuilder
-from support.effort import is_thin
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 from support.keyed_tables import keyed_store
 from support.read_tables import append, golden_store, new_table

@@ -15,7 +15,6 @@ from support.effort import is_thin
 from support.jvm import SHORT_LIVED, home_without_archive
 
 _HERE = Path(__file__).parent
-_SPARK_OPTIMISES = str(not is_thin()).lower()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,6 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     # Workers find what a test module defines, and the daemon below.
     modules = [str(path) for path in (_HERE.parent, _HERE, *_HERE.iterdir()) if path.is_dir()]
     folders = os.pathsep.join([*modules, os.environ.get("PYTHONPATH", "")])
+    as_for_users = str(not is_thin()).lower()
     with patch.dict(os.environ, PYTHONPATH=folders):
         session = local_session(
             "tests",
@@ -51,8 +51,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
                 "spark.sql.shuffle.partitions": "4",
                 # Frames are tiny: compiling, and planning again while a query runs, cost more than they save. At night
                 # Spark does both, as it does for users.
-                "spark.sql.codegen.wholeStage": _SPARK_OPTIMISES,
-                "spark.sql.adaptive.enabled": _SPARK_OPTIMISES,
+                "spark.sql.codegen.wholeStage": as_for_users,
+                "spark.sql.adaptive.enabled": as_for_users,
                 "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
                 "spark.python.daemon.module": "support.warm_daemon",
             },

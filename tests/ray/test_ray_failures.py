@@ -61,6 +61,7 @@ def test_a_worker_that_dies_with_open_files_is_replaced(
     assert_tidy(table)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_before_the_write_is_replaced(tmp_path: Path) -> None:
     mark = tmp_path / "died"
 
@@ -176,7 +177,7 @@ def test_short_tasks_are_not_cancelled_after_an_error(monkeypatch: pytest.Monkey
 
     def fail() -> None:
         with tasks.Tasks(WriteSettings(), tasks.ProgressReport(None)) as running:
-            running.start(ray.remote(time.sleep), 0.1)
+            running.start(ray.remote(lambda: time.sleep(0.1)))
             raise ValueError("the input is bad")
 
     with pytest.raises(ValueError, match="the input is bad"):

@@ -66,6 +66,7 @@ def test_a_merge_takes_every_kind_of_source(options: dict[str, object], shape: C
     assert_tidy(CatalogFactory.create(options).get_table("d.t"))
 
 
+@pytest.mark.nightly
 def test_tables_are_merged_by_name_and_by_their_own_ids(options: dict[str, object]) -> None:
     lpr.write_paimon(dataset(CHANGES), "d.plain", options)
     assert lpr.merge_into("d.t", "d.plain", options, on=["id"], when_matched=[lpr.WhenMatched.delete()]) == {
@@ -94,6 +95,7 @@ def test_rows_are_updated_and_read_by_their_ids(options: dict[str, object]) -> N
     assert old.take_all() == [{"n": 3, "_ROW_ID": 3}]
 
 
+@pytest.mark.nightly
 def test_ranges_of_ids_are_processed_in_turn(options: dict[str, object]) -> None:
     lpr.write_paimon(dataset(CHANGES), "d.t", options)
     seen: list[list[tuple[int, int]]] = []

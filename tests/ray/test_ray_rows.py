@@ -177,7 +177,8 @@ def test_a_worker_that_is_killed_is_replaced(tmp_path: Path, kind: str, call: st
     assert_tidy(table)
 
 
-@pytest.mark.parametrize("kind", some(["keyed", "plain", "evolution"], 1))
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["keyed", "plain", "evolution"])
 def test_a_disk_that_fails_leaves_nothing(tmp_path: Path, kind: str) -> None:
     table = keyed_or_not(tmp_path, kind)
     trap = TrapStorage(durable=False, deed="fail", times=100, marks=str(tmp_path / "marks"))

@@ -69,6 +69,7 @@ _KINDS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("shared_out")
 def test_files_go_to_external_paths(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
@@ -137,6 +138,7 @@ def test_rows_keep_the_order_of_the_dataset(tmp_path: Path, way: str) -> None:
     assert not dataset.context.execution_options.preserve_order
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("shared_out")
 def test_the_later_row_wins_whichever_block_is_ready_first(tmp_path: Path) -> None:
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
@@ -218,6 +220,7 @@ def test_builders_write_and_commit_datasets(tmp_path: Path) -> None:
         table.new_stream_write_builder().new_write().write_ray(_dataset())
 
 
+@pytest.mark.nightly
 def test_a_callback_hears_of_every_task(tmp_path: Path) -> None:
     for keys, options in (([], {}), (["id"], {"bucket": "2"})):
         heard: list[Progress] = []

@@ -8,7 +8,7 @@ import pytest
 
 from support.row_changes import KINDS, Model
 
-RUNS = int(os.environ.get("LAKEWRIGHT_CHANGE_RUNS", "50"))
+RUNS = int(os.environ.get("LAKEWRIGHT_CHANGE_RUNS", "25"))
 STEPS = 40
 
 

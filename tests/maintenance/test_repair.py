@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.metadata import snapshots
 from lakewright.testing.enumerator import Operation, enumerate_faults
 from support.effort import is_thin
 
@@ -141,7 +142,10 @@ def test_every_fault_leaves_the_missing_file_named_or_not() -> None:
     assert [failure for failure in report.failures if "clean-up" not in failure] == []
 
 
-def test_a_damaged_newest_snapshot_is_reported_and_can_be_given_up(tmp_path: Path) -> None:
+def test_a_damaged_newest_snapshot_is_reported_and_can_be_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "BODY_WAIT_SECONDS", 0)  # no writer is about to finish the file
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
     catalog.create_table("d.t", pa.schema({"n": pa.int64()}))

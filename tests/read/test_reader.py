@@ -91,7 +91,7 @@ def test_reads_travel_to_other_processes(store: TableStore) -> None:
     assert sorted(read.to_arrow(splits)["name"].to_pylist()) == [f"n{n}" for n in range(3, 10)]
 
 
-def test_shards_of_the_builder(store: TableStore) -> None:
+def test_shards_hold_every_row_once(store: TableStore) -> None:
     parts = [ReadBuilder(store).with_shard(n, 3).new_read().to_arrow() for n in range(3)]
     assert sorted(i for part in parts for i in part["id"].to_pylist()) == list(range(10))
 
@@ -218,6 +218,6 @@ def test_filters_on_files_with_deleted_rows_and_large_row_groups(
     FileStoreTable(Identifier("db", "t"), store).delete("id = 3")
     (split,) = ReadBuilder(store).new_scan().plan().splits()
     assert split.has_deletions
-    for at in range(100):
+    for at in (0, 2, 3, 4, 15, 16, 17, 63, 98, 99):
         found = ReadBuilder(store).with_filter(f"id = {at}").new_read().to_arrow()
         assert found.to_pylist() == ([] if at == 3 else [{"id": at, "a": at, "b": str(at)}])

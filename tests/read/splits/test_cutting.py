@@ -30,7 +30,7 @@ from lakewright.read.splits.split import DataSplit
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.table.table import FileStoreTable
 from lakewright.testing.storage import MemoryStorage
-from support.effort import examples, pairwise
+from support.effort import examples, is_thin, pairwise
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 
 Columns = dict[str, pa.Array]
@@ -93,7 +93,10 @@ def new_table(path: Path, rows: pa.Table, keys: Sequence[str], options: dict[str
     return catalog.get_table("d.t")
 
 
-def check(table: FileStoreTable, *, columns: list[str] | None = None, counts: Sequence[int] = (2, 3, 7)) -> None:
+COUNTS = [2, 7] if is_thin() else [2, 3, 7]
+
+
+def check(table: FileStoreTable, *, columns: list[str] | None = None, counts: Sequence[int] = COUNTS) -> None:
     """Check the pieces of all splits, for some numbers of pieces, and reads by several threads."""
     builder = table.new_read_builder().with_projection(columns)
     splits, read = builder.new_scan().plan().splits(), builder.new_read()

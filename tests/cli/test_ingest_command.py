@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 import lakewright as lw
 from lakewright.cli.data import ingest as command
 from lakewright.cli.main import main
+from support.warm_processes import LOADED
 
 
 @pytest.fixture
@@ -37,13 +36,16 @@ def _rows(given: list[str]) -> list[dict[str, object]]:
 
 
 @pytest.mark.processes
-def test_small_local_files_need_no_spark(given: list[str]) -> None:
+def test_small_local_files_need_no_spark_and_the_engine_spark_names_its_extra(given: list[str]) -> None:
     program = (
-        "import sys; sys.modules['pyspark'] = None; from lakewright.cli.main import main; sys.exit(main(sys.argv[1:]))"
+        "import sys; sys.modules['pyspark'] = None; from lakewright.cli.main import main\n"
+        "print(main(sys.argv[1:]), main([*sys.argv[1:], '--engine', 'spark']))"
     )
-    done = subprocess.run([sys.executable, "-c", program, *given], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("snapshot 1: 2 rows in 1 file")
-    assert "1 row had the key of another" in done.stdout
+    done = LOADED.run(program, *given)
+    assert done.out.startswith("snapshot 1: 2 rows in 1 file")
+    assert "1 row had the key of another" in done.out
+    assert done.out.endswith("0 1\n")
+    assert "pip install 'lakewright[spark]'" in done.err
     assert _rows(given) == [{"id": 1, "code": "009"}, {"id": 2, "code": "008"}]
 
 

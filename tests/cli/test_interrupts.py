@@ -121,9 +121,13 @@ def test_an_engine_that_fails_to_interrupt_is_asked_again() -> None:
 
 def test_an_engine_whose_interrupt_never_returns_does_not_stop_the_rest() -> None:
     released = threading.Event()
+
+    def interrupt() -> None:
+        released.wait(60)
+
     try:
         with pressing(0.02), pytest.raises(KeyboardInterrupt):
-            run_interruptibly(lambda: bool(released.wait(60)), endless)
+            run_interruptibly(interrupt, endless)
     finally:
         released.set()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import warnings
@@ -16,6 +15,7 @@ from lakewright.cli.main import main
 from lakewright.cli.program import COMPLETE
 from lakewright.cli.registry import ENTRIES
 from support.command_tables import code_of, command_warehouse, ids_of
+from support.warm_processes import BARE
 
 
 @pytest.fixture
@@ -227,34 +227,31 @@ def test_the_script_of_a_shell(shell: str, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("is_completion", [False, True])
-def test_help_and_completion_load_no_library_of_data(tmp_path: Path, is_completion: bool) -> None:
-    program = (
-        "import sys; from lakewright.cli.main import main\n"
-        "try: sys.exit(main(['--help']))\n"
-        "except SystemExit as e: print(e.code, [m for m in ('pyarrow', 'numpy', 'rich') if m in sys.modules])"
-    )
-    words = {COMPLETE: "bash_complete", "COMP_WORDS": "lakewright re", "COMP_CWORD": "1"} if is_completion else {}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env=os.environ | words,
-    )
-    assert done.stdout.endswith("0 []\n")
-    assert ("plain,read" in done.stdout) == is_completion
+def test_help_and_completion_load_no_library_of_data(tmp_path: Path) -> None:
+    program = f"""
+import os, sys
+from lakewright.cli.main import main
+for variables in {{}}, {{"{COMPLETE}": "bash_complete", "COMP_WORDS": "lakewright re", "COMP_CWORD": "1"}}:
+    os.environ.update(variables)
+    try:
+        code = main(["--help"])
+    except SystemExit as ended:
+        code = ended.code
+    print(code, [m for m in ("pyarrow", "numpy", "rich") if m in sys.modules])
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    shown, completed, end = done.stdout.split("0 []\n")
+    assert shown.startswith("Usage: lakewright")
+    assert "plain,read" in completed
+    assert end == ""
 
 
 @pytest.mark.processes
 def test_without_click_the_way_to_it_is_shown() -> None:
-    program = (
-        "import sys; sys.modules['click'] = None; from lakewright.cli.main import main; sys.exit(main(['tables']))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ)
-    assert done.returncode == 1
-    assert done.stderr == "lakewright: the command line needs the package click: pip install 'lakewright[cli]'\n"
+    done = BARE.run("import sys; sys.modules['click'] = None; from lakewright.cli.main import main; main()", "tables")
+    assert done.code == 1
+    assert done.err == "lakewright: the command line needs the package click: pip install 'lakewright[cli]'\n"
 
 
 @pytest.mark.parametrize("name", ENTRIES)

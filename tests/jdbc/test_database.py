@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -25,6 +24,7 @@ from lakewright.jdbc.drivers import Failure, driver_of
 from lakewright.jdbc.rows import Rows
 from lakewright.jdbc.uri import parse_address
 from support.postgres import PASSWORD, PostgresServer, name_of
+from support.warm_processes import LOADED
 
 COUNT = "SELECT COUNT(*) FROM t"
 
@@ -194,8 +194,8 @@ else:
 @pytest.mark.processes
 def test_a_forked_process_makes_its_own_connection(sql: dict[str, str]) -> None:
     words = [f"{key}={value}" for key, value in sql.items() if key not in {"metastore", "warehouse"}]
-    done = subprocess.run([sys.executable, "-c", _FORKED, *words], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = LOADED.run(_FORKED, *words)
+    assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize(("uri", "extra"), [("postgresql", "postgres"), ("mysql", "mysql")])

@@ -17,7 +17,8 @@ from lakewright.errors import CatalogServerError, CommitUnknownError, Unsupporte
 from lakewright.jdbc.database import Database, database
 from lakewright.jdbc.rows import Rows
 from support.s3 import S3Server
-from support.sql_workers import COLUMNS, create_one, rows_of, run_processes
+from support.sql_workers import COLUMNS, create_one, rows_of
+from support.warm_processes import LOADED
 
 LOCKS = "SELECT lock_id FROM paimon_distributed_locks"
 
@@ -444,7 +445,7 @@ def test_one_of_eight_processes_creates_a_table(sql: dict[str, str], tmp_path: P
     catalog.create_database("d")
     results = tmp_path / "results"
     results.mkdir()
-    run_processes(create_one, [(sql, n, str(results)) for n in range(8)])
+    LOADED.run_together(create_one, [(sql, n, str(results)) for n in range(8)])
     outcomes = {path.name: path.read_text() for path in results.iterdir()}
     winners = [number for number, outcome in outcomes.items() if outcome == "created"]
     assert len(winners) == 1

@@ -16,7 +16,8 @@ from lakewright.jdbc.home import SqlHome
 from lakewright.jdbc.lock import LockSettings, SqlLock
 from lakewright.jdbc.rows import Rows
 from lakewright.jdbc.uri import parse_address
-from support.sql_workers import hold_many_times, run_processes
+from support.sql_workers import hold_many_times
+from support.warm_processes import LOADED
 
 SETTINGS = LockSettings()
 HELD = "SELECT lock_id, expire_time_seconds FROM paimon_distributed_locks"
@@ -144,7 +145,7 @@ def test_threads_never_hold_it_at_once(sql: dict[str, str]) -> None:
 @pytest.mark.processes
 def test_processes_never_hold_it_at_once(sql: dict[str, str], tmp_path: Path) -> None:
     lock = lock_of(sql)
-    run_processes(hold_many_times, [(sql, str(tmp_path / "flag"), 8)] * 4)
+    LOADED.run_together(hold_many_times, [(sql, str(tmp_path / "flag"), 8)] * 4)
     assert list(database(lock.address).read(HELD)) == []
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -22,6 +20,7 @@ from support.data_tokens import TokenServer, running_token_server
 from support.s3 import S3Server
 from support.scripted_http import QUICK, Answer, Script
 from support.sessions import Sessions
+from support.warm_processes import LOADED
 
 TABLE = Identifier.create("d", "t")
 TOKEN = {"fs.s3.accessKeyId": "id-hush", "fs.s3.accessKeySecret": "secret-hush", "fs.s3.securityToken": "session-hush"}
@@ -77,8 +76,8 @@ def test_another_process_renews_without_asking_for_the_configuration(running: Ru
         "    storage.read(path); time.sleep(0.05)\n"
         "print('done')\n"
     )
-    child = subprocess.run([sys.executable, "-c", program], input=sent, capture_output=True, check=True, timeout=60)
-    assert child.stdout == b"done\n"
+    child = LOADED.run(program, stdin=sent)
+    assert child.out == "done\n", child.err
     assert 2 <= server.token_calls() <= 3
     assert sum("/v1/config" in entry.request for entry in server.log) == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import uuid
 from pathlib import Path
@@ -12,6 +11,7 @@ from lakewright.catalog.base import Catalog
 from lakewright.testing.enumerator import stray_files
 from lakewright.testing.history import ACKNOWLEDGED, check_history, load_events, run_appends
 from support.effort import examples
+from support.warm_processes import LOADED
 
 PROCESSES = 2 + examples(6)
 APPENDS = examples(25)
@@ -30,17 +30,10 @@ def token_table(catalog: Catalog) -> lw.FileStoreTable:
 def race_appends(catalog: Catalog, logs: Path, processes: int = PROCESSES, appends: int = APPENDS) -> None:
     """Let processes append; every commit must be acknowledged, visible, and there once."""
     table = token_table(catalog)
-    spawn = multiprocessing.get_context("spawn")
-    workers = [
-        spawn.Process(target=run_appends, args=(table, str(logs / f"{n}.log"), n, appends)) for n in range(processes)
-    ]
     started = time.perf_counter()
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(_PATIENCE_SECONDS)
+    calls = [(table, str(logs / f"{n}.log"), n, appends) for n in range(processes)]
+    LOADED.run_together(run_appends, calls, seconds=_PATIENCE_SECONDS)
     print(f"{processes} x {appends} appends in {time.perf_counter() - started:.1f} s")
-    assert [worker.exitcode for worker in workers] == [0] * processes
     events = load_events(sorted(logs.glob("*.log")))
     done = [event for event in events if event.kind == "append"]
     assert [event.error for event in done if event.outcome != ACKNOWLEDGED] == []

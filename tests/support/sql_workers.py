@@ -1,11 +1,9 @@
-"""What processes do to one SQL catalog at once, and how they are started: forked from one that has imported all."""
+"""What processes do to one SQL catalog at once."""
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,19 +13,6 @@ from lakewright.jdbc.lock import LockSettings, SqlLock
 from lakewright.jdbc.uri import parse_address
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
-_PATIENCE_SECONDS = 120
-
-
-def run_processes(work: Callable[..., None], calls: Sequence[tuple[object, ...]]) -> None:
-    """Run a function in one process for each call; all must succeed."""
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["lakewright", "lakewright.catalog.jdbc", "psycopg"])
-    workers = [server.Process(target=work, args=given) for given in calls]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(_PATIENCE_SECONDS)
-    assert [worker.exitcode for worker in workers] == [0] * len(calls)
 
 
 def rows_of(*ids: int) -> pa.Table:

@@ -129,11 +129,13 @@ class Server:
         with self.running(work, *args, stdin=stdin, environment=environment, directory=directory) as process:
             return process.wait()
 
-    def run_together(self, function: Callable[..., object], calls: Sequence[Sequence[object]]) -> None:
+    def run_together(
+        self, function: Callable[..., object], calls: Sequence[Sequence[object]], seconds: float = _PATIENCE_SECONDS
+    ) -> None:
         """Run a function in one process for each call, all at the same time; each must succeed."""
         with ExitStack() as stack:
             processes = [stack.enter_context(self.running(function, *args)) for args in calls]
-            ended = [process.wait() for process in processes]
+            ended = [process.wait(seconds) for process in processes]
         assert [one.code for one in ended] == [0] * len(calls), "\n".join(one.err for one in ended)
 
     def _connected(self) -> socket.socket:

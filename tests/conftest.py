@@ -11,13 +11,15 @@ from hypothesis import settings
 
 from support.effort import is_thin
 from support.limits import RUN_MINUTES, Limits
-from support.scheduler import GROUPS, GroupScheduler, folder_of
+from support.scheduler import ScopeScheduler, scope_of
 
 # How much of a proof runs, in per cent of what `make nightly` runs (see `support.effort`). Busy machines are no
 # failure: nothing is judged by how long it takes.
 for _name, _percent in (("quick", 10), ("test", 12), ("nightly", 100)):
     settings.register_profile(_name, deadline=None, max_examples=_percent)
 settings.load_profile("test")  # `--hypothesis-profile` on the command line replaces it
+
+pytest.register_assert_rewrite("support.ingest_cases", "support.sort_cases")
 
 
 def _no_sync(_descriptor: object) -> None:
@@ -43,9 +45,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by what they need, and leave those of the night out by day."""
     for item in items:
-        folder = folder_of(item.nodeid)
-        if folder is not None:
-            item.add_marker(GROUPS[folder])
+        scope = scope_of(item.nodeid)
+        if scope is not None:
+            item.add_marker(scope.split()[0])  # spark, ray or peers
         if "s3_server" in getattr(item, "fixturenames", ()):
             item.add_marker("s3")
     if is_thin():
@@ -69,6 +71,6 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduler:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScopeScheduler:
     """Start each engine once."""
-    return GroupScheduler(config, log)
+    return ScopeScheduler(config, log)

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.processes
 CONFTEST = """
 import pytest
 from support.limits import Limits
-from support.scheduler import GroupScheduler
+from support.scheduler import ScopeScheduler
 
 def pytest_configure(config):
     config.pluginmanager.register(Limits(config, MINUTES, grace=1))
 
 def pytest_xdist_make_scheduler(config, log):
-    return GroupScheduler(config, log)
+    return ScopeScheduler(config, log)
 """
 PLAIN = "".join(f"def test_plain_{number}(): pass\n" for number in range(6))
 DIES = "import os, signal\ndef test_dies_{0}(): os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -5,18 +5,26 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from xdist.workermanage import WorkerController  # type: ignore[import-untyped]
 
-# Tests of a group share an engine or a server: one process runs them, one after the other.
-GROUPS = {"tests/spark": "spark", "tests/ray": "ray", "tests/interop": "peers"}
 _AHEAD = 2  # a process starts a test once it knows the next one, or that there is none
+# Tests of a scope share an engine or a server: one process runs them, one after the other. Two Spark sessions share the
+# tests of Spark evenly.
+_SCOPES = {
+    "tests/spark/datasource/": "spark 2",
+    "tests/spark/read/": "spark 2",
+    "tests/spark/rows/": "spark 2",
+    "tests/spark/": "spark 1",
+    "tests/ray/": "ray",
+    "tests/interop/": "peers",
+}
 
 
-def folder_of(nodeid: str) -> str | None:
-    """Return the folder of an engine or of the peers that a test is in."""
-    return next((folder for folder in GROUPS if nodeid.startswith(f"{folder}/")), None)
+def scope_of(nodeid: str) -> str | None:
+    """Return the scope of a test that shares an engine or the peers with others."""
+    return next((scope for folder, scope in _SCOPES.items() if nodeid.startswith(folder)), None)
 
 
-class GroupScheduler(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """Gives all tests of a group to one process, and the others one by one.
+class ScopeScheduler(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+    """Gives all tests of a scope to one process, and the others one by one.
 
     xdist's own scheduler has two gaps. It runs the test that killed a process again, which kills the next one. And it
     gives a process that replaces another one unit of work and no more: where that is a single test, the process waits
@@ -24,7 +32,7 @@ class GroupScheduler(LoadScopeScheduling):  # type: ignore[misc] # xdist has no 
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return folder_of(nodeid) or nodeid
+        return scope_of(nodeid) or nodeid
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Forget a process; return the test that it was running, which counts as done."""

@@ -31,6 +31,7 @@ BOUNDS = {
     "storage/open.py: _REGISTERED": "one entry for each scheme that a program registers",
     "jdbc/database.py: _databases": "one entry for each database that a program names",
     "jdbc/database.py: _inherited": "one entry for each fork between the first process and this one",
+    "cli/base/interrupts.py: _noted": "one entry for each Ctrl-C, emptied when the next command begins",
     "spark/jobs/session.py: _held": "the settings that running jobs hold",
     "statements/embedded/run.py: _OPEN": "the connections in which queries run",
     "otel.py: _installed": "one listener",

@@ -113,7 +113,7 @@ def test_a_point_in_two_columns_is_found_in_few_files(tmp_path: Path, strategy: 
     where = lw.PredicateBuilder(table.fields)
     total = sum(len(split.files) for split in table.new_read_builder().new_scan().plan().splits())
     shares = []
-    for row in range(0, 20_000, 800):
+    for row in range(0, 20_000, 400):
         point = where.and_predicates([where.equal("a", one[row].as_py()), where.equal("b", other[row].as_py())])
         reader = table.new_read_builder()
         files = sum(len(split.files) for split in reader.with_filter(point).new_scan().plan().splits())

@@ -16,6 +16,7 @@ from lakewright.errors import CatalogServerError, NotAuthorizedError
 from lakewright.metadata.home import LostRace, Published, Unknown
 from lakewright.rest.table import RestHome, RestTable
 from lakewright.spec.snapshot import Snapshot
+from support.effort import each_once
 from support.rest_server import RestServer, running_rest
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
@@ -38,7 +39,10 @@ class World:
         return int(lw.read_table(self.table).num_rows)
 
 
-@pytest.fixture(params=["1.4.2", "2.0.0"])
+SERVERS = ("1.4.2", "2.0.0")
+
+
+@pytest.fixture(params=SERVERS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     with running_rest(str(tmp_path), like=request.param) as server:
         catalog = lw.CatalogFactory.create(server.options)
@@ -64,7 +68,11 @@ def test_an_uncontended_commit_makes_two_calls(world: World) -> None:
     assert calls == [f"GET {table}/snapshot", f"POST {table}/commit"]
 
 
-@pytest.mark.parametrize("how", ["500", "502", "503", "429", "cut", "reset", "half", "garbage"])
+@pytest.mark.parametrize(
+    ("world", "how"),
+    each_once(SERVERS, ("500", "502", "503", "429", "cut", "reset", "half", "garbage")),
+    indirect=["world"],
+)
 def test_a_commit_whose_answer_is_lost_is_found(world: World, how: str) -> None:
     base, snapshot = _next(world)
     world.server.lose(1, how)
@@ -148,7 +156,7 @@ def test_hints_are_left_to_the_server(world: World) -> None:
 # Schemas.
 
 
-@pytest.mark.parametrize("how", ["500", "cut", "garbage"])
+@pytest.mark.parametrize(("world", "how"), each_once(SERVERS, ("500", "cut", "garbage")), indirect=["world"])
 def test_changes_whose_answer_is_lost_are_made_once(world: World, how: str) -> None:
     world.server.lose(1, how, ALTER)
     world.catalog.alter_table("d.t", lw.SchemaChange.add_column("x", lw.AtomicType("INT")))

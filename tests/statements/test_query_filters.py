@@ -17,6 +17,7 @@ from lakewright.catalog.base import Catalog
 from lakewright.statements.embedded.context import SQLContext
 from lakewright.statements.query.bind import Bound, bind
 from lakewright.statements.text import Args, Fragment
+from support.effort import examples
 from support.lookup import Engine
 
 COLUMNS = pa.schema(
@@ -195,7 +196,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield made
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(max(2, examples(8))))
 def test_random_queries_give_the_same_rows_with_and_without_filters(
     catalog: Catalog, connection: duckdb.DuckDBPyConnection, seed: int
 ) -> None:

@@ -50,7 +50,7 @@ def _peer_has_ray() -> bool:
 @pytest.mark.peers
 def test_the_peer_prints_the_same(tmp_path: Path) -> None:
     if not _peer_has_ray():
-        pytest.skip("Ray is not in the peers' environment: `make bench-ray` puts it there")
+        pytest.skip("Ray is not in the peers' environment: `make bench CASE=ray` puts it there")
     done = subprocess.run(
         [str(PYTHON), str(PROGRAM), str(tmp_path)],
         capture_output=True,

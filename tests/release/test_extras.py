@@ -1,6 +1,6 @@
 """Each extra of the wheel in dist/ by itself, in an environment of its own: it installs, and does what it is for.
 
-`make extras` builds the wheel and runs this; `EXTRAS="sql cli"` chooses some. All of them load gigabytes.
+`make nightly PART=extras` builds the wheel and runs this; `EXTRAS="sql cli"` chooses some. All of them load gigabytes.
 """
 
 from __future__ import annotations

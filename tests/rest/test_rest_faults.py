@@ -1,6 +1,6 @@
 """Commits on a REST server whose answers are lost or whose calls fail: published once, not published, or unknown.
 
-The server is the stand-in; `make interop-rest` loses answers of Java's servers.
+The server is the stand-in; `make nightly PART=interop-rest` loses answers of Java's servers.
 """
 
 from __future__ import annotations

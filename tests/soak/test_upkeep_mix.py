@@ -56,7 +56,7 @@ def tally() -> Iterator[Tally]:
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Java | None]:
-    if not (JAVA / "classes").exists():  # `make interop-java` makes it
+    if not (JAVA / "classes").exists():  # `make nightly PART=interop-java` makes it
         yield None
         return
     started = Java()

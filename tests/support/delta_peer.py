@@ -69,7 +69,7 @@ def delta_session(folder: Path) -> Iterator[SparkSession]:
     """Run a session that knows Delta Lake, in UTC; the folder is for what Spark needs itself."""
     jars = sorted(JARS.glob("*.jar"))
     if not jars:
-        raise FileNotFoundError(f"{JARS} holds no jars: run `make interop-delta`, which fetches them")
+        raise FileNotFoundError(f"{JARS} holds no jars: run `make nightly PART=interop-delta`, which fetches them")
     environment = {
         "PYSPARK_PYTHON": sys.executable,
         "TZ": "UTC",

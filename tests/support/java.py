@@ -1,4 +1,4 @@
-"""Java Paimon as a process that tests talk to; `make interop-java` compiles it and fetches what it needs."""
+"""Java Paimon as a process that tests talk to; the part interop-java of `make nightly` compiles it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java Paimon's own REST catalog server as a process; `make interop-rest` compiles it and fetches what it needs.
+"""Java Paimon's own REST catalog server as a process; the part interop-rest of `make nightly` compiles it.
 
 It has the levers of the stand-in (`support.rest_server`), so that tests run on either.
 """
@@ -43,7 +43,7 @@ class JavaRestServer:
     uri: str = field(init=False)
 
     def __post_init__(self) -> None:
-        assert (SERVERS / self.like).exists(), f"no server in {SERVERS}: run `make interop-rest`, which makes them"
+        assert (SERVERS / self.like).exists(), f"no server in {SERVERS}: run `make nightly PART=interop-rest`"
         self.home.mkdir(parents=True, exist_ok=True)
         self._log = self.home / "log.jsonl"
         said: dict[str, object] = {

@@ -1,6 +1,7 @@
 """What a REST catalog server answers, as a test class of plain requests: Java's servers and our stand-in must pass it.
 
-So the stand-in, which the tests of `make test` run on, is held against the real servers by `make interop-rest`.
+So the stand-in, which the tests of `make test` run on, is held against the real servers by
+`make nightly PART=interop-rest`.
 Subclass `ServerContract` and give it the fixture `server`.
 """
 

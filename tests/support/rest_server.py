@@ -1,7 +1,8 @@
 """A stand-in for a REST catalog server: HTTP on loopback in threads, with levers for faults and a log of the traffic.
 
 It answers as Java's servers of 2.0.0 or 1.4.2 do as far as a client can see. What it proves is that our side keeps to
-the protocol and survives its faults; whether the protocol is right is shown by `make interop-rest` on Java's servers.
+the protocol and survives its faults; whether the protocol is right is shown by `make nightly PART=interop-rest`
+on Java's servers.
 Requests are carried out one at a time.
 """
 

@@ -1,4 +1,4 @@
-"""The public emulators of stores, on loopback: installed by `make interop-stores`, run while a block lasts."""
+"""The public emulators of stores, on loopback, run while a block lasts; `make nightly PART=interop-stores` installs them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Store:
 @contextmanager
 def running_gcs(log: Path) -> Iterator[Store]:
     """Run fake-gcs-server with all of its objects in memory."""
-    assert FAKE_GCS.exists(), f"{FAKE_GCS} is missing: run `make interop-stores`, which builds it"
+    assert FAKE_GCS.exists(), f"{FAKE_GCS} is missing: run `make nightly PART=interop-stores`, which builds it"
     port = free_port()
     address = f"127.0.0.1:{port}"
     command: list[str | Path] = [FAKE_GCS, "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
@@ -70,7 +70,7 @@ def running_gcs(log: Path) -> Iterator[Store]:
 @contextmanager
 def running_azure(log: Path) -> Iterator[Store]:
     """Run Azurite with all of its blobs in memory; its account and key are made up for this run."""
-    assert AZURITE.exists(), f"{AZURITE} is missing: run `make interop-stores`, which installs it"
+    assert AZURITE.exists(), f"{AZURITE} is missing: run `make nightly PART=interop-stores`, which installs it"
     port = free_port()
     account, key = "lakewright", base64.b64encode(secrets.token_bytes(64)).decode()
     command: list[str | Path] = [

@@ -1,4 +1,4 @@
-"""Java Paimon reads what we write, and appends to it; `make interop-java` prepares it."""
+"""Java Paimon reads what we write, and appends to it; `make nightly PART=interop-java` prepares it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real S3 server, MinIO, on loopback: built by `make interop-s3`, started here, gone afterwards."""
+"""A real S3 server, MinIO, on loopback: built by `make nightly PART=interop-s3`, started here, gone afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).parents[3] / "target" / "minio" / "bin" / "minio"
 @pytest.fixture(scope="session")
 def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """Run one server for all tests; its keys are made up for this run."""
-    assert PROGRAM.exists(), f"{PROGRAM} is missing: run `make interop-s3`, which builds it"
+    assert PROGRAM.exists(), f"{PROGRAM} is missing: run `make nightly PART=interop-s3`, which builds it"
     home = tmp_path_factory.mktemp("minio")
     user, password = secrets.token_hex(8), secrets.token_hex(20)
     address = f"127.0.0.1:{free_port()}"

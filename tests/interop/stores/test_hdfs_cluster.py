@@ -35,7 +35,7 @@ ORDERS = pa.schema([("id", pa.int64()), ("day", pa.string())])
 @pytest.fixture(scope="module")
 def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
     """Run an HDFS, behind a front that can lose the answers of its namenode."""
-    assert (HOME / ".made").exists(), f"{HOME} is missing: run `make interop-stores`, which builds it"
+    assert (HOME / ".made").exists(), f"{HOME} is missing: run `make nightly PART=interop-stores`, which builds it"
     home, port = tmp_path_factory.mktemp("hdfs"), free_port()
     front = Front(port)
     command = ["java", "-cp", f"{HOME}/classes:{HOME}/jars/*", "MiniHdfs", str(home / "data"), str(port)]

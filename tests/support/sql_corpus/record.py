@@ -1,6 +1,7 @@
 """Keep Java's answers in the corpus: target/java-sql/answers.json in, recorded.json out, one line per case.
 
-Run it in tests after `make interop-java-sql`, when statements were added: `python -m support.sql_corpus.record`.
+Run it in tests after `make nightly PART=interop-java-sql`, when statements were added:
+`python -m support.sql_corpus.record`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The public emulators of stores, on loopback, run while a block lasts; `make nightly PART=interop-stores` installs them."""
+"""The public emulators of stores, on loopback, run while a block lasts; the part interop-stores installs them."""
 
 from __future__ import annotations
 

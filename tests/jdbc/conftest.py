@@ -27,9 +27,10 @@ def postgres_server() -> Iterator[PostgresServer]:
 @pytest.fixture
 def postgres(postgres_server: PostgresServer, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Return the options of a catalog in an empty database of a PostgreSQL server."""
-    options = {**postgres_server.new_database(), "warehouse": str(tmp_path / "lake")}
-    yield options
-    database(parse_address(options)).close()
+    with postgres_server.database() as lent:
+        options = {**lent, "warehouse": str(tmp_path / "lake")}
+        yield options
+        database(parse_address(options)).close()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.processes)])

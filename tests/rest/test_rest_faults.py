@@ -14,6 +14,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.rest import http
+from lakewright.rest.table import RestTable
 from lakewright.testing.catalog_names import InDatabase, ids_of, rows_of
 from support.append_races import race_appends
 from support.effort import each_once, examples, pairwise
@@ -213,6 +214,51 @@ def test_a_commit_that_the_server_refuses_for_good(server: RestServer, db: InDat
     assert sum(request.endswith("/commit") for request in requests) == 1  # it is not tried again
     server.calm()
     _check(db, outcome)
+
+
+@pytest.mark.parametrize(
+    ("server", "code", "when"),
+    pairwise(SERVERS, ("302", "402", "405", "409", "410", "413", "422", "423", "499"), WHEN),
+    indirect=["server"],
+)
+def test_an_answer_that_does_not_rule_a_commit_out_is_looked_into(
+    server: RestServer, db: InDatabase, code: str, when: str
+) -> None:
+    """A gateway may send a commit twice: the second one is refused because the first one was carried out."""
+    table = _table(db)
+    messages = _messages(table, 3)
+    lever = server.fail if when == "before" else server.lose
+    lever(1, code, REQUESTS["commit"])
+    with server.counting() as requests:
+        assert commit_of(table, messages) == 3
+    after = next(i for i, request in enumerate(requests) if request.endswith("/commit")) + 1
+    assert "/snapshots/" in requests[after]
+    _check(db, None)
+
+
+def test_a_refusal_under_the_status_of_a_gateway_is_looked_into(server: RestServer, db: InDatabase) -> None:
+    table = _table(db)
+    messages = _messages(table, 3)
+    server.lose(1, "502 404", REQUESTS["commit"])
+    assert commit_of(table, messages) == 3
+    _check(db, None)
+
+
+def test_an_error_in_the_middle_of_publishing_deletes_nothing(db: InDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong once the request may have been sent, the snapshot may be there."""
+    table, commit = _table(db), RestTable.commit
+
+    def broken(*given: object) -> object:
+        commit(*given)  # type: ignore[arg-type]
+        raise RuntimeError("a library broke while it read the answer")
+
+    messages = _messages(table, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(RestTable, "commit", broken)
+        assert isinstance(_commit(table, messages), lw.CommitUnknownError)
+    _check(db, None)
+    assert _commit(table, messages) is None
+    _check(db, None)
 
 
 @pytest.mark.parametrize(

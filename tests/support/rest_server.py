@@ -110,7 +110,7 @@ class RestServer:
     def lose(self, number: int = 1, how: str = "500", match: str = COMMIT) -> None:
         """Carry out the next requests that match, and answer them with a fault. Of commits only the successful count.
 
-        `how`: a status, `cut`, `reset`, `half` (of a body), `garbage` (a page of HTML), `hang`, or `again`: the request
+        `how`: a status, or that and another code in the body (`502 404`), `cut`, `reset`, `half` (of a body), `garbage` (a page of HTML), `hang`, or `again`: the request
         is sent twice by a proxy, and the answer is the second one.
         """
         with self._turn:
@@ -240,7 +240,7 @@ class RestServer:
                     if how == "again":
                         (status, answer), how = self._carry_out(handler, body), None
             if how is not None:
-                status = int(how) if how.isdecimal() else 0
+                status = int(how.split()[0]) if how[0].isdecimal() else 0
             headers = {k.lower(): re.sub("^Bearer .*", "Bearer ...", v) for k, v in handler.headers.items()}
             self.log.append(Entry(request, headers, _parsed(body), status, answer, note))
             number = len(self.log)
@@ -251,9 +251,9 @@ class RestServer:
         self._maybe_refuse(handler)
         if how is None:
             handler.reply(status, answer)
-        elif how.isdecimal():
+        elif status:
             extra = {} if self._retry_after is None else {"Retry-After": self._retry_after}
-            failure = {"message": "Service Failure", "resourceType": "TABLE", "resourceName": None, "code": status}
+            failure = {"message": "Service Failure", "resourceType": "TABLE", "resourceName": None, "code": int(how.split()[-1])}
             handler.reply(status, failure, {"x-request-id": f"r-{number}", **extra})
         else:
             handler.misbehave(how, self._stopped)

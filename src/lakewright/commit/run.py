@@ -27,6 +27,7 @@ from lakewright.errors import (
     CatalogException,
     CommitContentionError,
     CommitUnknownError,
+    LakewrightError,
     NotAuthorizedError,
     TableNotExistException,
     counted,
@@ -187,8 +188,12 @@ class CommitRun:
         try:
             self.search.tried.add(state_of(draft.snapshot))
             return self.publisher.publish(draft.snapshot, draft.base, draft.entries)
-        except Exception:
+        except (LakewrightError, OSError):
             self.drafts.discard(draft)
+            raise
+        except Exception as error:  # not a refusal: it may come from a library that broke after the request was sent
+            self.doubts.append(draft)
+            self.cause = error
             raise
 
     def _take_back_if_replaced(self, draft: Draft) -> None:

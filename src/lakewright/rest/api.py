@@ -21,7 +21,7 @@ from lakewright.errors import (
 )
 from lakewright.rest import wire
 from lakewright.rest.auth import auth_of
-from lakewright.rest.failures import NOT_FOUND, CallFailed, NoAnswer, Refused, public_error
+from lakewright.rest.failures import NOT_FOUND, CallFailed, NoAnswer, Refused, commit_error, public_error
 from lakewright.rest.http import Patience, Request, Server, server_at
 from lakewright.rest.names import object_name, query_text, segment
 from lakewright.rest.wire import (
@@ -39,6 +39,8 @@ from lakewright.spec.types import JSON
 
 T = TypeVar("T")
 About: TypeAlias = Identifier | str | None  # what a request is about: a table, the name of a database, or neither
+
+ErrorOf: TypeAlias = Callable[[CallFailed, str, Mapping[str, object]], LakewrightError]  # of a failed request
 
 _HEADER = "header."
 _PAGES_MAX = 100_000  # of one list
@@ -219,7 +221,8 @@ class RestApi:
             "snapshot": wire.snapshot_to_json(snapshot),
             "statistics": [wire.partition_to_json(change) for change in changes],
         }
-        answer = self._post(f"{self._table(identifier)}/commit", body, about=identifier)
+        request = Request("POST", f"{self._table(identifier)}/commit", body=_json(body))
+        answer = self._send(request, identifier, commit_error)
         return answer.read(lambda members: wire.member(members, "success", bool))
 
     def rollback(self, identifier: Identifier, target: int | str, from_snapshot: int | None = None) -> None:
@@ -344,12 +347,12 @@ class RestApi:
     def _delete(self, path: str, *, about: About) -> None:
         self._send(Request("DELETE", path), about)
 
-    def _send(self, request: Request, about: About) -> _Answer:
+    def _send(self, request: Request, about: About, error: ErrorOf = public_error) -> _Answer:
         facts = _facts(about)
         try:
             return _Answer(self.server.send(request), request, facts)
         except CallFailed as failure:
-            raise public_error(failure, request.name, facts) from failure
+            raise error(failure, request.name, facts) from failure
 
     def _snapshot_or_none(self, path: str, identifier: Identifier) -> _Answer | None:
         try:

@@ -38,6 +38,9 @@ TOO_MANY, SERVER_FAILED, NOT_IMPLEMENTED, BAD_GATEWAY, UNAVAILABLE, GATEWAY_TIME
 
 # After these the server has done nothing, and will not do it when asked again.
 _FINAL = frozenset({BAD_REQUEST, NOT_AUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_ALLOWED, EXISTS, NOT_IMPLEMENTED})
+# After these alone is a commit certainly not published. Anything else is a doubt, also "exists" and "not allowed": if a
+# gateway sends a commit twice, the second one can be refused because the first one was carried out.
+_NOT_PUBLISHED = frozenset({BAD_REQUEST, NOT_AUTHORIZED, FORBIDDEN, NOT_FOUND, NOT_IMPLEMENTED})
 # The server, or what stands before it, asks to come again later.
 _PASSING = frozenset({TOO_MANY, BAD_GATEWAY, UNAVAILABLE, GATEWAY_TIMEOUT})
 
@@ -87,6 +90,7 @@ class ErrorBody:
     resource_name: str | None = None
     message: str = ""
     request_id: str | None = None
+    status: int | None = None  # of HTTP, where the body gives another code
 
 
 class Refused(CallFailed):
@@ -118,6 +122,7 @@ def error_body(status: int, data: bytes, headers: Mapping[str, str]) -> ErrorBod
         _text(members.get("resourceName")),
         _text(members.get("message")) or "",
         request_id,
+        status,
     )
 
 
@@ -136,6 +141,22 @@ def public_error(failure: CallFailed, request: str, facts: Mapping[str, object])
         code=code,
         perhaps_done=failure.perhaps_done,
         retry_after=failure.retry_after if isinstance(failure, Refused) else None,
+    )
+
+
+def commit_error(failure: CallFailed, request: str, facts: Mapping[str, object]) -> LakewrightError:
+    """Return the error for a failed commit: a CatalogServerError with `perhaps_done` unless it was not published."""
+    if not isinstance(failure, Refused):
+        return public_error(failure, request, facts)
+    # A gateway may put its own status over the body of a server, so both must say that nothing was published.
+    if {failure.body.code, failure.body.status or failure.body.code} <= _NOT_PUBLISHED:
+        return public_error(failure, request, facts)
+    return CatalogServerError(
+        f"{request}: {failure.reason}; it may have been carried out all the same",
+        **facts,
+        code=failure.body.code,
+        perhaps_done=True,
+        retry_after=failure.retry_after,
     )
 
 

@@ -85,7 +85,7 @@ def test_a_commit_that_was_not_carried_out_is_unknown_until_another_has_its_id(w
     assert isinstance(world.home.commit(snapshot, base, ()), Unknown)
     lw.write_table(ROWS, world.table)
     world.server.fail(1, "500", r"/commit$")
-    assert world.home.commit(snapshot, base, ()) == LostRace(2, files_in_doubt=True)
+    assert world.home.commit(snapshot, base, ()) == LostRace(2)
 
 
 def test_a_refusal_of_our_own_commit_is_a_success(world: World) -> None:

@@ -8,7 +8,7 @@ are named again, not copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -139,8 +139,13 @@ class Drafts:
             self._renumbering.remove_unused_copies(published)
 
     def kept_files(self) -> list[WrittenFile]:
-        """Return the metadata files that every further draft names."""
-        return [WrittenFile(name, self.store.layout.manifest_file(name), None) for name in self._kept]
+        """Return the files of earlier drafts that further drafts name: metadata, and copies of data files."""
+        copies = [] if self._renumbering is None else self._renumbering.copies()
+        return [*self.metadata_files(self._kept), *copies]
+
+    def metadata_files(self, names: Iterable[str]) -> list[WrittenFile]:
+        """Return metadata files by their names."""
+        return [WrittenFile(name, self.store.layout.manifest_file(name), None) for name in names]
 
     def discard(self, draft: Draft, *, keep_marker: bool = False) -> None:
         """Delete what only this draft named, once it is known that it was not published.

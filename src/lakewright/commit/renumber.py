@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from lakewright.commit.changes import Change, copy_name, origin_name
 from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
+from lakewright.commit.files import WrittenFile
 from lakewright.commit.message.message import snapshot_name
 from lakewright.commit.plan import Intent, Plan
 from lakewright.datafiles.file_plan import FilePlan
@@ -183,6 +184,11 @@ class Renumbering:
             original = renamed(entry.file, origin_name(entry.file.file_name))
             with suppress(OSError):
                 self.store.storage.delete(self._path(entry, original))
+
+    def copies(self) -> list[WrittenFile]:
+        """Return the copies that the next snapshot names unless their numbers are too low by then."""
+        files = [file for copies in self._copies.values() for file in copies.files.values()]
+        return [WrittenFile(file.file_name, self._made[file.file_name], file.file_size) for file in files]
 
     def remove_all_copies(self) -> None:
         """Delete all copies, once it is known that nothing was published and nothing will be."""

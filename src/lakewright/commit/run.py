@@ -46,6 +46,7 @@ ATTEMPTS_MAX = 10_000  # the loop has an end, also for commits that only add fil
 _DOUBLINGS_MAX = 4  # appends do not wait much longer after each lost race, as some append succeeds in every race
 _DOUBLINGS_LIMIT = 40  # keeps the powers of two small
 _JITTER = 0.2
+_CHECK_MILLIS = 60_000  # an attempt that takes longer looks twice whether its files are there
 _PATIENCE = 2  # an append waits at most this many times as long as its attempt took
 
 
@@ -55,7 +56,7 @@ class CommitRun:
 
     store: TableStore
     intent: Intent
-    files: Sequence[WrittenFile]  # checked before the first attempt
+    files: Sequence[WrittenFile]  # checked before each attempt
     publisher: Publisher
     environment: Environment
     sole: bool = False  # nobody else holds the messages, and nobody will hand them in again
@@ -64,9 +65,9 @@ class CommitRun:
     drafts: Drafts = field(init=False)
     doubts: list[Draft] = field(default_factory=list)  # drafts of unknown outcome: they may be visible, or become so
     cause: Exception | None = None  # why the last outcome is unknown
-    files_in_doubt: bool = False  # an attempt may have been visible for a time
     stages: Stages = field(default_factory=Stages)
     attempts: int = 0
+    _checked_at: int = 0  # when the files were last seen
     started_ns: int = field(default_factory=time_ns)
     replayed: bool = False  # the snapshot is of an earlier call, or of another process
 
@@ -108,7 +109,7 @@ class CommitRun:
             newer = [] if winner_id is None or self._is_on_server else list(self.store.snapshots.walk_on(winner_id))
             base = newer[-1] if newer else self._newest()
             self.stages.add("look", since)
-            found = self._draft_on(base, newer, attempt)
+            found = self._draft_on(base, newer)
             if isinstance(found, Snapshot):
                 return self._finish_published(found)
             draft, since = found, perf_counter()
@@ -120,8 +121,7 @@ class CommitRun:
                     return draft.snapshot
                 case Published() | Unknown(is_gone=True):
                     winner_id = None  # its metadata stays for the orphans: it was visible, and others may have read it
-                case LostRace(winner_id, in_doubt):
-                    self.files_in_doubt |= in_doubt
+                case LostRace(winner_id):
                     self.drafts.discard(draft)
                 case Unknown(cause):
                     winner_id = None
@@ -144,12 +144,12 @@ class CommitRun:
     def _newest(self) -> Snapshot | None:
         return self.store.snapshots.latest() if self.early_look is None else self.early_look.newest()
 
-    def _draft_on(self, base: Snapshot | None, newer: Sequence[Snapshot], attempt: int) -> Draft | Snapshot:
+    def _draft_on(self, base: Snapshot | None, newer: Sequence[Snapshot]) -> Draft | Snapshot:
         """Write the metadata of a commit on a base, or return the snapshot that published the commit before."""
         since = perf_counter()
         with Errands(self.store.storage) as errands:
             self.drafts.ask_early(base, errands)
-            files_checked = errands.start(partial(self._check_files, attempt))
+            files_checked = errands.start(partial(self._check_files, self.drafts.kept_files()))
             if (existing := self.search.find(base, newer)) is not None:
                 return existing
             self._drop_lost_drafts(base)
@@ -158,6 +158,7 @@ class CommitRun:
             plan = plan_on(self.store, self.intent, base)
             since = self.stages.add("plan", since)
             draft = self.drafts.draft(plan, in_doubt=bool(self.doubts))
+            self._check_files_again(draft)
             self.stages.add("manifests", since)
             return draft
 
@@ -173,16 +174,19 @@ class CommitRun:
             self.drafts.remove_unused_copies(draft.snapshot)
         return True
 
-    def _check_files(self, attempt: int) -> None:
-        """Check that the files to commit exist: at first, and where others may have removed them meanwhile.
+    def _check_files(self, metadata: Sequence[WrittenFile]) -> None:
+        """Check that the files exist that the next snapshot will name and that this attempt does not write itself.
 
-        An attempt of unknown outcome may have been visible until others rolled it back, and a server may remove the
-        files of a snapshot that is rolled back.
+        Between two attempts others may have removed them: upkeep that took them for left-overs, a server that removes
+        the files of a snapshot that is rolled back. So every attempt looks, while it does other things.
         """
-        if attempt == 0:
-            check_written(self.store, self.files)
-        elif self._is_on_server and (self.files_in_doubt or self.doubts):
-            check_written(self.store, (*self.files, *self.drafts.kept_files()))
+        self._checked_at = self.environment.clock()
+        check_written(self.store, (*self.files, *metadata))
+
+    def _check_files_again(self, draft: Draft) -> None:
+        """Check all files once more if the process was slow, or stopped, since it last looked."""
+        if abs(self.environment.clock() - self._checked_at) > _CHECK_MILLIS:
+            self._check_files((*self.drafts.kept_files(), *self.drafts.metadata_files(draft.files)))
 
     def _hand_in(self, draft: Draft) -> Outcome:
         try:
@@ -243,7 +247,6 @@ class CommitRun:
             self.doubts.remove(draft)  # it stays in doubt if the snapshot of its id cannot be read
             if not is_same_state(winner, draft.snapshot):
                 self.drafts.discard(draft, keep_marker=published)
-                self.files_in_doubt = True
 
     def _wait_seconds(self, attempt: int, took_millis: int) -> float:
         options = self.store.options

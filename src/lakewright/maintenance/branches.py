@@ -422,6 +422,12 @@ def _install(store: TableStore, target: Layout, files: Mapping[str, bytes]) -> N
         except FileExistsError as cause:
             storage.delete_directory(staged)
             raise _taken(store, target.branch) from cause
+        except FileNotFoundError as cause:
+            store.check_same_table()
+            raise _disturbed(store, target.branch) from cause
+        if not files.keys() <= {_inner(target, info.path) for info in storage.walk(target.branch_root)}:
+            _remove(store, target)
+            raise _disturbed(store, target.branch)
         return
     *rest, last = files
     for path in rest:
@@ -490,6 +496,15 @@ def _missing(store: TableStore, name: str, known: Sequence[str]) -> BranchNotExi
 def _taken(store: TableStore, name: str) -> BranchAlreadyExistException:
     return BranchAlreadyExistException(
         f"{store.name}: branch {name!r} already exists; drop it, or choose another name", table=store.name, branch=name
+    )
+
+
+def _disturbed(store: TableStore, name: str) -> CommitContentionError:
+    return CommitContentionError(
+        f"{store.name}: others removed files of branch {name!r} while it was made, as an orphan removal with a short "
+        "'older_than' does; make the branch again",
+        table=store.name,
+        branch=name,
     )
 
 

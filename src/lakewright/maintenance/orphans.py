@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lakewright.display.notebook import InNotebook
 from lakewright.errors import (
@@ -58,9 +58,17 @@ def find_orphans(store: TableStore, *, older_than_millis: int | None = None, now
 
 
 def remove_orphans(
-    store: TableStore, *, older_than_millis: int | None = None, now: int | None = None, dry_run: bool = False
+    store: TableStore,
+    *,
+    older_than_millis: int | None = None,
+    now: int | None = None,
+    dry_run: bool = False,
+    committed: Set[str] = frozenset(),
 ) -> OrphanResult:
-    """Delete the files that nothing names and that were last changed before a time (epoch ms; a day ago by default)."""
+    """Delete the files that nothing names and that were last changed before a time (epoch ms; a day ago by default).
+
+    Files of `committed` go whatever their age: snapshots named them until now, so no writer is about to commit them.
+    """
     today = time.time_ns() // 1_000_000 if now is None else now
     limit = today - DAY_MILLIS if older_than_millis is None else older_than_millis
     if limit > today:
@@ -70,7 +78,8 @@ def remove_orphans(
         )
     store.check_same_table()
     # List first and read the snapshots afterwards, so that files of a commit in between are seen as used.
-    candidates = [info for info in orphan_candidates(store) if info.modified_millis < limit]
+    found = orphan_candidates(store)
+    candidates = [info for info in found if info.modified_millis < limit or _name(info.path) in committed]
     used: set[str] = set()
     if candidates:
         while_named(store, lambda: _add_used_names(store, used))
@@ -82,7 +91,7 @@ def remove_orphans(
         for info in orphans:
             store.storage.delete(info.path)
         for directory in _hidden_branches(store):
-            store.storage.prune_directory(directory)
+            store.storage.prune_directory(directory, before_millis=limit)
     return OrphanResult(tuple(info.path for info in orphans), sum(info.size for info in orphans), dry_run)
 
 
@@ -281,6 +290,31 @@ def _add_used_names(store: TableStore, used: set[str]) -> None:
             _add_snapshot(store, snapshot, used, read)
         for snapshot in _kept_changelogs(store, layout):
             _add_changelog(store, snapshot, used, read)
+
+
+@dataclass(slots=True)
+class KnownFiles:
+    """The names of all files that commits of any branch made visible, as far as their metadata can be read."""
+
+    store: TableStore
+    names: set[str] = field(default_factory=set)
+    _read: set[str] = field(default_factory=set)  # manifests whose entries are in `names` already
+
+    def look(self) -> None:
+        """Add what the snapshots, tags and kept changelogs name now. What cannot be read is left out."""
+        store, unreadable = self.store, (CorruptTableError, NotFoundError, OSError)
+        for layout in branch_layouts(store):
+            snapshots = Snapshots(store.storage, layout)
+            with suppress(*unreadable):
+                for tag in kept_tags(store, layout):
+                    with suppress(*unreadable):
+                        _add_snapshot(store, tag.snapshot, self.names, self._read)
+            for snapshot_id in snapshots.ids():
+                with suppress(*unreadable):
+                    _add_snapshot(store, snapshots.get(snapshot_id), self.names, self._read)
+            with suppress(*unreadable):
+                for snapshot in _kept_changelogs(store, layout):
+                    _add_changelog(store, snapshot, self.names, self._read)
 
 
 def _snapshots(store: TableStore, layout: Layout) -> Iterator[Snapshot]:

@@ -2,11 +2,13 @@
 
 The steps are in an order that leaves a whole table behind if one of them fails or the process is killed: branches go,
 a snapshot without rows is published, and only then is removed what nothing names. Calling it again finishes it.
+
+Invariant: only files of commits that were visible are deleted, however young, and files that nothing names once they
+are a day old. A writer that has written its files and not committed them keeps them: its commit comes after the purge.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 from lakewright.commit.committer import Committer
@@ -14,13 +16,12 @@ from lakewright.display.notebook import InNotebook
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.maintenance.branches import drop_branch
 from lakewright.maintenance.expire import Retention, expire_snapshots
-from lakewright.maintenance.orphans import remove_orphans
+from lakewright.maintenance.orphans import KnownFiles, remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.spec.units import MAX_INT
 from lakewright.storage.layout import MAIN_BRANCH
 
 _CHANGELOGS = ("changelog.num-retained.", "changelog.time-retained")
-_LATER_MILLIS = 1000  # file systems round the times of files
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,18 @@ def purge(store: TableStore, *, dry_run: bool = False) -> PurgeResult:
     planned = PurgeResult(None, len(ids), tags, branches, consumers, len(changelogs), dry_run=dry_run)
     if dry_run or not ids:
         return planned
+    known = KnownFiles(store)
+    known.look()
     for branch in branches:
         drop_branch(store, branch)
     empty = Committer(store, sole=True, upkeep=False).truncate()
+    known.look()  # at what was committed in the meantime, and tagged
     layout = store.layout
     # Whole directories: their deletion is synced, and a power cut must not bring back a tag whose files are deleted.
     for directory in (layout.tag_directory, layout.consumer_directory, layout.changelog_directory):
         store.storage.delete_directory(directory)
     gone = expire_snapshots(_without_changelogs(store), Retention(1, 1, 0, MAX_INT))
-    now = time.time_ns() // 1_000_000 + _LATER_MILLIS
-    orphans = remove_orphans(store, older_than_millis=now, now=now)
+    orphans = remove_orphans(store, committed=known.names)
     return PurgeResult(
         empty.id, len(gone.snapshot_ids), tags, branches, consumers, len(changelogs), gone.files + orphans.count
     )

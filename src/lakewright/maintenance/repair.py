@@ -126,7 +126,12 @@ def _branches(store: TableStore, limit: int, *, dry_run: bool) -> Iterator[Repai
     cut = [layout.for_branch(name) for name in branches(storage, layout)]
     cut = [branch for branch in cut if is_cut_short(store, branch)]
     for directory in (*hidden, *(branch.branch_root for branch in cut)):
-        if any(info.modified_millis >= limit for info in storage.walk(directory)):
+        files = list(storage.walk(directory))
+        if not files:
+            if not dry_run:
+                storage.prune_directory(directory, before_millis=limit)
+            continue
+        if any(info.modified_millis >= limit for info in files):
             message = f"{directory} is being made or removed, or was cut short less than a day ago; repair it later"
             yield RepairStep(BRANCH, directory, message, repaired=False)
             continue

@@ -35,7 +35,6 @@ class LostRace:
     """The newest snapshot is not the one that the commit was planned on; ours is not and will not be visible."""
 
     winner_id: int
-    files_in_doubt: bool = False  # ours may have been visible for a time; whoever rolled it back may remove its files
 
 
 @dataclass(frozen=True, slots=True)

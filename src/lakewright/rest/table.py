@@ -71,7 +71,7 @@ class RestTable:
         if doubt is None:
             return LostRace(snapshot.id)
         # Another snapshot has the id: ours was late, or others have rolled it back.
-        return Unknown(doubt) if found is None else LostRace(snapshot.id, files_in_doubt=True)
+        return Unknown(doubt) if found is None else LostRace(snapshot.id)
 
     def rollback(self, target: int | str, from_snapshot: int | None) -> None:
         """Make a snapshot (by its id) or a tag (by its name) the newest state."""

@@ -118,8 +118,11 @@ class Storage(Protocol):
     def delete_directory(self, directory: str) -> None:
         """Remove a directory and everything below it, never following links out of it."""
 
-    def prune_directory(self, directory: str) -> None:
-        """Remove a directory and those below it, except directories that hold a file. No effect on object stores."""
+    def prune_directory(self, directory: str, *, before_millis: int | None = None) -> None:
+        """Remove a directory and those below it, except directories that hold a file. No effect on object stores.
+
+        With `before_millis` a directory stays that was changed then or later: somebody may be about to fill it.
+        """
 
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory. The target must not exist. Atomic on local disks only."""

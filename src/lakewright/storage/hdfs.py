@@ -162,10 +162,14 @@ class HdfsStorage:
         """Remove a directory and everything below it; InvalidInputError for the root."""
         self.hdfs.change("DELETE", self._name(directory), "DELETE", recursive="true")
 
-    def prune_directory(self, directory: str) -> None:
+    def prune_directory(self, directory: str, *, before_millis: int | None = None) -> None:
         """Remove a directory and those below it, except directories that hold a file."""
+        if before_millis is not None:
+            status = self._status(self._name(directory))
+            if status is None or int(cast("int", status["modificationTime"])) >= before_millis:
+                return
         for inner in self.list_directories(directory):
-            self.prune_directory(inner)
+            self.prune_directory(inner, before_millis=before_millis)
         with suppress(OSError):  # it holds something, or another process removed it
             self._delete(self._name(directory))
 

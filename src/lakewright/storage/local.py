@@ -189,9 +189,12 @@ class LocalStorage:
             with suppress(FileNotFoundError):
                 _sync_directory(os.path.dirname(path.rstrip("/")))
 
-    def prune_directory(self, directory: str) -> None:
+    def prune_directory(self, directory: str, *, before_millis: int | None = None) -> None:
         """Remove a directory and those below it, except directories that hold a file; links are not followed."""
-        for path, _, _ in os.walk(_plain(directory), topdown=False):
+        found = [path for path, _, _ in os.walk(_plain(directory), topdown=False)]
+        if before_millis is not None:  # asked of all first, as the removal of a directory changes the one above it
+            found = [path for path in found if _is_older(path, before_millis)]
+        for path in found:
             with suppress(OSError):  # it holds something, or another process removed it
                 os.rmdir(path)  # noqa: PTH106 - paths are text here
 
@@ -334,6 +337,13 @@ class _LocalOutput:
         if self._pending:
             pending, self._pending = self._pending, bytearray()
             _write_all(self._raw, memoryview(pending))
+
+
+def _is_older(path: str, millis: int) -> bool:
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000 < millis
+    except OSError:
+        return False  # another process removed it
 
 
 def _plain(path: str) -> str:

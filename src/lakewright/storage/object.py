@@ -152,7 +152,12 @@ class ObjectStorage:
             except FileNotFoundError:  # another process deletes the same objects
                 self._delete_each(batch)
 
-    def prune_directory(self, directory: str) -> None:
+    def prune_directory(
+        self,
+        directory: str,
+        *,
+        before_millis: int | None = None,  # noqa: ARG002 - the protocol's signature
+    ) -> None:
         """Do nothing: a directory exists only while there are objects below it."""
 
     def rename_directory(self, source: str, target: str) -> None:

@@ -153,7 +153,12 @@ class MemoryStorage:
                 self._disk.remove(path, synced=self.durable)
             self._disk.directories -= {path for path in self._disk.directories if _prefix(path).startswith(prefix)}
 
-    def prune_directory(self, directory: str) -> None:
+    def prune_directory(
+        self,
+        directory: str,
+        *,
+        before_millis: int | None = None,  # noqa: ARG002 - directories have no age here
+    ) -> None:
         """Remove a directory and those below it, except directories that hold a file."""
         prefix = _prefix(self._checked(directory))
         with self._disk.lock:
@@ -450,9 +455,9 @@ class FaultyStorage:
         """Remove a directory and everything below it."""
         self.run("delete_directory", directory, lambda: self.inner.delete_directory(directory))
 
-    def prune_directory(self, directory: str) -> None:
+    def prune_directory(self, directory: str, *, before_millis: int | None = None) -> None:
         """Remove directories that hold no file."""
-        self.run("prune_directory", directory, lambda: self.inner.prune_directory(directory))
+        self.run("prune_directory", directory, lambda: self.inner.prune_directory(directory, before_millis=before_millis))
 
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory."""

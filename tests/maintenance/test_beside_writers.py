@@ -33,7 +33,9 @@ def _write(catalog: lw.Catalog, number: int, **more: object) -> lw.WriteResult:
 
 def _made(catalog: lw.Catalog, *, keys: bool = False, **options: str) -> lw.FileStoreTable:
     bucket = {"bucket": "1"} if keys else {}
-    schema = lw.Schema.from_pyarrow_schema(COLUMNS, primary_keys=["id"] if keys else None, options={**bucket, **options})
+    schema = lw.Schema.from_pyarrow_schema(
+        COLUMNS, primary_keys=["id"] if keys else None, options={**bucket, **options}
+    )
     catalog.create_table("d.t", schema)
     for number in (1, 2):
         _write(catalog, number)

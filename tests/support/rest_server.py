@@ -253,7 +253,12 @@ class RestServer:
             handler.reply(status, answer)
         elif status:
             extra = {} if self._retry_after is None else {"Retry-After": self._retry_after}
-            failure = {"message": "Service Failure", "resourceType": "TABLE", "resourceName": None, "code": int(how.split()[-1])}
+            failure = {
+                "message": "Service Failure",
+                "resourceType": "TABLE",
+                "resourceName": None,
+                "code": int(how.split()[-1]),
+            }
             handler.reply(status, failure, {"x-request-id": f"r-{number}", **extra})
         else:
             handler.misbehave(how, self._stopped)

@@ -13,6 +13,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError, InvalidMessageError, LakewrightWarning, UnsupportedError
+from lakewright.maintenance.external import CLAIMS
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.external_paths import external_paths
 from lakewright.write.leftovers import remove_leftovers
@@ -55,7 +56,11 @@ def _rows(count: int, v: str = "a", p: str | None = None) -> pa.Table:
 
 
 def _outside(tmp_path: Path) -> list[Path]:
-    return sorted(path for place in ("one", "two") for path in (tmp_path / place).rglob("*") if path.is_file())
+    return sorted(path for place in ("one", "two") for path in (tmp_path / place).rglob("*") if _holds_data(path))
+
+
+def _holds_data(path: Path) -> bool:
+    return path.is_file() and path.parent.name != CLAIMS
 
 
 def _inside(table: lw.FileStoreTable) -> list[Path]:
@@ -217,7 +222,7 @@ def _soon() -> int:
 
 def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.Catalog, tmp_path: Path) -> None:
     first = _table(catalog, _options(tmp_path, "round-robin"), name="d.first")
-    second = _table(catalog, {PATHS: f"file:{tmp_path}/two/inner,file:{tmp_path}", STRATEGY: "round-robin"}, name="d.s")
+    second = _table(catalog, {PATHS: f"file:{tmp_path}/two/inner,file:{tmp_path}/three", STRATEGY: "round-robin"}, name="d.s")
     for table in (first, second):
         lw.write_table(_rows(9), table)
     with pytest.warns(LakewrightWarning, match="are left alone"):
@@ -256,7 +261,8 @@ def test_external_paths_in_an_object_store(s3_server: S3Server) -> None:
 
     def outside() -> set[str]:
         found = s3_server.client().list_objects_v2(Bucket=bucket).get("Contents", [])
-        return {Path(one["Key"]).name for one in found if one["Key"].startswith(("one/", "two/"))}
+        keys = [one["Key"] for one in found if one["Key"].startswith(("one/", "two/"))]
+        return {Path(key).name for key in keys if CLAIMS not in key}
 
     assert outside() == live
     write = table.new_batch_write_builder().new_write()
@@ -267,6 +273,8 @@ def test_external_paths_in_an_object_store(s3_server: S3Server) -> None:
     assert outside() == live
     catalog.drop_table("d.t")
     assert outside() == set()
+    left = s3_server.client().list_objects_v2(Bucket=bucket).get("Contents", [])
+    assert not [one["Key"] for one in left if one["Key"].startswith(("one/", "two/"))]  # no claim either
     other = _table(catalog, {PATHS: f"s3://{s3_server.make_bucket()}/x", STRATEGY: "round-robin"})
     with pytest.raises(UnsupportedError, match="another bucket"):
         other.new_batch_write_builder().new_write().write_arrow(_rows(1))

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from lakewright.catalog.base import now_millis, with_defaults
 from lakewright.errors import naming
 from lakewright.lsm.merge import check_merging
+from lakewright.maintenance.external import check_external_paths, claim, release
 from lakewright.maintenance.orphans import external_files
 from lakewright.metadata.schemas import Schemas
+from lakewright.metadata.store import placed
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.schema.option_keys import warn_of_unknown
@@ -38,13 +40,27 @@ def has_snapshot(storage: Storage, layout: Layout) -> bool:
     return next(iter(storage.list(layout.snapshot_directory)), None) is not None
 
 
-def first_schema(name: Identifier, declared: Schema, options: Mapping[str, str], place: str) -> TableSchema:
+def first_schema(
+    name: Identifier, declared: Schema, options: Mapping[str, str], storage: Storage, layout: Layout
+) -> TableSchema:
     """Return the first schema of a new table; `options` are those of the catalog, with defaults for tables."""
     with naming(name.get_full_name()):
         schema = new_table_schema(with_defaults(declared, options), time_millis=now_millis())
         check_merging(schema)
-    warn_of_unknown(f"table {name.get_full_name()}", place, schema.options)
+        check_external_paths(storage, layout, schema)
+    warn_of_unknown(f"table {name.get_full_name()}", layout.root, schema.options)
     return schema
+
+
+def create_first(storage: Storage, layout: Layout, schema: TableSchema) -> bool:
+    """Create the first schema file, after the table's claims of external directories. False: somebody was first."""
+    schemas = Schemas(storage, layout)
+    identity = schemas.digest(schema.to_json().encode())
+    claim(storage, layout, schema, identity)
+    if schemas.create(schema):
+        return True
+    release(storage, placed(layout, schema).reachable_directories, identity)
+    return False
 
 
 def let_a_millisecond_pass(schema: TableSchema) -> None:

@@ -21,6 +21,7 @@ from lakewright.catalog.base import (
     table_exists,
 )
 from lakewright.catalog.files import (
+    create_first,
     first_schema,
     has_schema,
     has_snapshot,
@@ -40,7 +41,7 @@ from lakewright.errors import (
     TableNotExistException,
     counted,
 )
-from lakewright.metadata.schemas import Schemas
+from lakewright.maintenance.external import move_claims
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.declaration import Schema
@@ -170,8 +171,8 @@ class FileSystemCatalog(Catalog):
                 f"call drop_table once more, then create it",
                 table=name.get_full_name(),
             )
-        new_schema = first_schema(name, declared, self.options, layout.root)
-        if not Schemas(self.storage, layout).create(new_schema):
+        new_schema = first_schema(name, declared, self.options, self.storage, layout)
+        if not create_first(self.storage, layout, new_schema):
             if ignore_if_exists:
                 return
             raise table_exists(name)
@@ -211,6 +212,7 @@ class FileSystemCatalog(Catalog):
         if self._exists(self._layout(target)):
             raise table_exists(target)
         self.storage.rename_directory(self._layout(source).root, self._layout(target).root)
+        move_claims(self.storage, self._layout(source).root, self._layout(target))
 
     # From names to directories.
 

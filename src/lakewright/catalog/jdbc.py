@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from lakewright.catalog.base import Catalog, Database, as_schema, plain_identifier, table_exists
 from lakewright.catalog.files import (
+    create_first,
     first_schema,
     has_schema,
     has_snapshot,
@@ -49,6 +50,7 @@ from lakewright.jdbc.home import SqlHome
 from lakewright.jdbc.lock import LockSettings
 from lakewright.jdbc.rows import EXISTS, LOCATION, Rows, table_properties
 from lakewright.jdbc.uri import parse_address
+from lakewright.maintenance.external import move_claims
 from lakewright.metadata.schemas import Schemas
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
@@ -194,7 +196,7 @@ class JdbcCatalog(Catalog):
         self._require_database(name.get_database_name())
         layout = self._layout(name)
         if not self._is_taken(name):
-            new_schema = first_schema(name, declared, self.options, layout.root)
+            new_schema = first_schema(name, declared, self.options, self.storage, layout)
             if self.copies_properties:
                 self.rows.check_table_properties(name.get_full_name(), table_properties(new_schema))
             with self._locked(name):
@@ -314,7 +316,7 @@ class JdbcCatalog(Catalog):
         files, is waited for.
         """
         for look in range(_LOOKS_MAX):
-            if self._is_empty(layout) and Schemas(self.storage, layout).create(schema):
+            if self._is_empty(layout) and create_first(self.storage, layout, schema):
                 return True
             if self._has_table(name):
                 return False
@@ -347,6 +349,7 @@ class JdbcCatalog(Catalog):
         if self.storage.renames_atomically:
             self.storage.make_directory(new.root.rsplit("/", 1)[0])
         self.storage.rename_directory(old.root, new.root)
+        move_claims(self.storage, old.root, new)
 
     def _rename_rows(self, source: Identifier, target: Identifier) -> bool:
         old = (source.get_database_name(), source.get_table_name())

@@ -39,6 +39,7 @@ from lakewright.errors import (
     naming,
 )
 from lakewright.lsm.merge import check_merging
+from lakewright.maintenance.external import check_external_places
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.store import TableStore, placed, spec_name
 from lakewright.rest.api import RestApi
@@ -227,6 +228,7 @@ class RESTCatalog(Catalog):
                 )
             new_schema = new_table_schema(declared, time_millis=now_millis())
             check_merging(new_schema)
+            self._check_external_paths(new_schema)
         warn_of_unknown(f"table {name.get_full_name()}", name.get_full_name(), new_schema.options)
         try:
             carry_out(
@@ -239,6 +241,16 @@ class RESTCatalog(Catalog):
         except TableAlreadyExistException as error:
             if not ignored:
                 raise table_exists(name) from error
+
+    def _check_external_paths(self, schema: TableSchema) -> None:
+        """Check external paths against the places of all tables; that of the new one is the server's to choose."""
+        outside = placed(Layout(""), schema).external_directories
+        if outside:
+            databases = self.api.list_databases()
+            tables = [(d, table) for d in databases for table in self.api.list_table_details(d)]
+            check_external_places(
+                Layout("", external_directories=outside), {f"{d}.{t.name}": t.path for d, t in tables}
+            )
 
     def _has(self, name: Identifier, schema: TableSchema) -> bool:
         found = self._find(name)

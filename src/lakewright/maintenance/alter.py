@@ -11,15 +11,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from lakewright.errors import InvalidInputError, LakewrightWarning
+from lakewright.errors import InvalidInputError, LakewrightWarning, naming
 from lakewright.lsm.merge import check_merging_kept
+from lakewright.maintenance.external import check_external_paths, claim, identity_at, places_files
 from lakewright.metadata.schemas import PlanChanges
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.store import TableStore, placed
 from lakewright.read.fit import check_values_fit
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.evolution import apply_changes, without_lossy
 from lakewright.spec.schema.option_keys import warn_of_unknown
 from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.storage.layout import MAIN_BRANCH
 
 _ROUNDS_MAX = 3
 
@@ -34,6 +36,7 @@ def alter(store: TableStore, changes: Sequence[SchemaChange] | PlanChanges, *, t
 
     def check(old: TableSchema, new: TableSchema) -> None:
         check_merging_kept(old, new)
+        _check_external(store, old, new)
         warn_of_unknown(f"table {store.name}", store.layout.root, new.options.keys() - old.options.keys())
         asked = without_lossy(changes(old) if callable(changes) else changes)
         new_schema = apply_changes(old, asked, has_snapshot=has_snapshot, time_millis=time_millis)
@@ -45,6 +48,17 @@ def alter(store: TableStore, changes: Sequence[SchemaChange] | PlanChanges, *, t
         if old_store.snapshots.latest_id() != snapshot_id:
             _warn_of_misfits(old_store, new_schema)
     return evolved
+
+
+def _check_external(store: TableStore, old: TableSchema, new: TableSchema) -> None:
+    """Check new external paths, and claim them before the schema names them."""
+    main = store.layout.for_branch(MAIN_BRANCH)
+    are_new = placed(main, new).external_directories != placed(main, old).external_directories
+    if are_new:
+        with naming(store.name):
+            check_external_paths(store.storage, main, new)
+    if places_files(new) and (are_new or not places_files(old)):
+        claim(store.storage, main, new, identity_at(store.storage, main))
 
 
 def _checked_rows(store: TableStore, new_schema: TableSchema) -> int | None:

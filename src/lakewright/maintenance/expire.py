@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from lakewright.display.notebook import InNotebook
 from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError, counted
+from lakewright.maintenance.external import deletable
 from lakewright.maintenance.orphans import branch_layouts, check_inside, kept_tags, own_directories, while_named
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.manifests import Manifests
@@ -449,15 +450,20 @@ class _FilesToDelete:
         """Delete the files, long-lived changelogs first. One that cannot be deleted is left to remove_orphans."""
         self._delete_changelogs()
         paths = [path for group in self._groups() for path in group]
-        owned: frozenset[str] = frozenset()
+        root = f"{self.store.layout.root.rstrip('/')}/"
+        inside = [path for path in paths if path.startswith(root)]
+        owned: list[str] = []
         with suppress(OSError):
-            owned = own_directories(self.store, {path.rpartition("/")[0] for path in paths})
+            directories = own_directories(self.store, {path.rpartition("/")[0] for path in inside})
+            owned += [path for path in inside if path.rpartition("/")[0] in directories]
+        with suppress(OSError):
+            owned += deletable(self.store, (path for path in paths if not path.startswith(root)))
 
         def delete(path: str) -> None:
             with suppress(OSError):
                 self.store.storage.delete(path)
 
-        _each(self.store, delete, [path for path in paths if path.rpartition("/")[0] in owned])
+        _each(self.store, delete, owned)
 
     def _delete_changelogs(self) -> None:
         """Delete the files of long-lived changelogs, oldest first, before the files that they name."""

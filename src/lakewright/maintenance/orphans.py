@@ -3,12 +3,13 @@
 A file is in use if a snapshot, tag or kept changelog of any branch names it, because branches share manifests and data.
 Always holds: if any of these, or any manifest they name, cannot be read, nothing is deleted; only files inside the
 table are deleted, found by listing the table's own directories without following links, and files of buckets below its
-external paths if no other table of the warehouse has these; and only files older than a limit, because the files of a
+external paths where these are its own alone (`maintenance.external`); and only files older than a limit, because the files of a
 running writer look like orphans until it commits.
 """
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Set
@@ -23,6 +24,7 @@ from lakewright.errors import (
     LakewrightWarning,
     NotFoundError,
 )
+from lakewright.maintenance.external import CLAIMS, claim_files, deletable, why_not_own
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags, branches
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
@@ -35,6 +37,7 @@ from lakewright.storage.side_by_side import Errands, each
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
 _HINTS = frozenset({"LATEST", "EARLIEST"})
+_IN_BUCKET = re.compile(r"([01]{4}/[01]{4}/[01]{4}/[01]{8}/)?[^/]+")  # of a file outside: perhaps hashed directories
 _LOOKS_MAX = 10  # how often tags and branches may change while they are read
 
 
@@ -113,18 +116,20 @@ def orphan_candidates(store: TableStore) -> Iterator[FileInfo]:
 
 
 def _own_external_directories(store: TableStore) -> Iterator[str]:
-    """Yield the external directories of the table, except those that another table of the warehouse has too."""
+    """Yield the external directories that are the table's alone; see `maintenance.external`."""
     if not store.layout.reachable_directories:
         return
     taken = {path: name for name, paths in _external_paths_of_others(store) for path in paths}
     for directory in store.layout.reachable_directories:
-        path = plain_location(directory).rstrip("/")
+        path, why = plain_location(directory).rstrip("/"), why_not_own(store, directory)
         sharer = next((name for other, name in taken.items() if f"{path}/".startswith(f"{other}/")), None)
         sharer = sharer or next((name for other, name in taken.items() if f"{other}/".startswith(f"{path}/")), None)
-        if sharer is None:
+        if why is None and sharer is not None:
+            why = f"the table at {sharer} has files there too"
+        if why is None:
             yield directory.rstrip("/")
         else:
-            text = f"{store.name}: orphans in {directory} are left alone, as the table at {sharer} has files there too"
+            text = f"{store.name}: orphans in {directory} are left alone, as {why}"
             warnings.warn(text, LakewrightWarning, stacklevel=5)
 
 
@@ -160,7 +165,8 @@ def external_files(storage: Storage, layout: Layout) -> tuple[str, ...]:
     for name in filter(None, lists):
         with suppress(CorruptTableError, NotFoundError, OSError):
             manifests |= {manifest.file_name: manifest for manifest in store.manifests.without_cache().read_list(name)}
-    return tuple({path: None for manifest in manifests.values() for path in _external_paths(store, manifest)})
+    named = deletable(store, (path for manifest in manifests.values() for path in _external_paths(store, manifest)))
+    return (*sorted(named), *claim_files(store))
 
 
 def _external_paths(store: TableStore, manifest: ManifestFile) -> Iterator[str]:
@@ -219,11 +225,22 @@ def _data_files(store: TableStore, directory: str, levels: int, *, outside: bool
     """
     for inner in store.storage.list_directories(directory):
         name = _name(inner)
+        if outside and _is_others(store, inner):
+            continue
         if levels:
             if "=" in name:  # directories of metadata lie beside those of partitions, and have no '='
                 yield from _data_files(store, inner, levels - 1, outside=outside)
         elif name.startswith("bucket-"):
-            yield from store.storage.walk(inner) if outside else store.storage.list(inner)
+            found = store.storage.walk(inner) if outside else store.storage.list(inner)
+            yield from (
+                info for info in found if not outside or _IN_BUCKET.fullmatch(info.path[len(inner.rstrip("/")) + 1 :])
+            )
+
+
+def _is_others(store: TableStore, directory: str) -> bool:
+    """Say whether a directory below an external one is itself one of another table, or its place."""
+    names = {_name(path) for path in store.storage.list_directories(directory)}
+    return not names.isdisjoint({CLAIMS, "schema", "snapshot"})
 
 
 def _is_stray(name: str, prefix: str) -> bool:

@@ -255,6 +255,12 @@ class TableStore:
         with naming(self.name):
             outside = external_paths(self.options)
         if outside is not None:
+            if any(not directory.strip("file:/") for directory in outside.directories):
+                raise InvalidInputError(
+                    f"{self.name}: the option {CoreOptions.DATA_FILE_EXTERNAL_PATHS.key()!r} names the root of the file "
+                    "system, which is no place for data files; choose a directory",
+                    table=self.name,
+                )
             self.layout.check_reachable(outside)
 
     def with_schema(self, schema: TableSchema) -> TableStore:

@@ -339,6 +339,11 @@ class _LocalOutput:
             _write_all(self._raw, memoryview(pending))
 
 
+def resolve_links(path: str) -> str:
+    """Return a local path with its symbolic links resolved, and any other location as it is."""
+    return os.path.realpath(path) if path.startswith("/") else path
+
+
 def _is_older(path: str, millis: int) -> bool:
     try:
         return os.stat(path).st_mtime_ns // 1_000_000 < millis

@@ -156,7 +156,7 @@ class ObjectStorage:
         self,
         directory: str,
         *,
-        before_millis: int | None = None,  # noqa: ARG002 - the protocol's signature
+        before_millis: int | None = None,
     ) -> None:
         """Do nothing: a directory exists only while there are objects below it."""
 

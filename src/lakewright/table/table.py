@@ -18,6 +18,7 @@ from lakewright.compact.rescale import rescale
 from lakewright.compact.rounds import CompactResult
 from lakewright.errors import NotFoundError, naming
 from lakewright.maintenance.expire import ExpireResult, expire_snapshots
+from lakewright.maintenance.external import check_external_places
 from lakewright.maintenance.orphans import OrphanResult, remove_orphans
 from lakewright.metadata.store import placed
 from lakewright.read.branches import other_branch
@@ -199,7 +200,11 @@ class FileStoreTable(TableAnalysis):
             schema = self.schema.with_options(given)
             schema.core_options.check()
         warn_of_unknown(f"table {self.name}", self.table_path, given)
-        return replace(self, store=replace(self.store, schema=schema, layout=placed(self.store.layout, schema)))
+        layout = placed(self.store.layout, schema)
+        if layout.external_directories != self.store.layout.external_directories:
+            with naming(self.name):
+                check_external_places(layout)
+        return replace(self, store=replace(self.store, schema=schema, layout=layout))
 
     def refreshed(self) -> FileStoreTable:
         """Return the table with its newest schema, and the options of this handle: others may have changed it.

@@ -457,7 +457,9 @@ class FaultyStorage:
 
     def prune_directory(self, directory: str, *, before_millis: int | None = None) -> None:
         """Remove directories that hold no file."""
-        self.run("prune_directory", directory, lambda: self.inner.prune_directory(directory, before_millis=before_millis))
+        self.run(
+            "prune_directory", directory, lambda: self.inner.prune_directory(directory, before_millis=before_millis)
+        )
 
     def rename_directory(self, source: str, target: str) -> None:
         """Move a directory."""

@@ -192,7 +192,11 @@ class FileSystemCatalog(Catalog):
                 return
             raise self._no_table(name)
         self._check_own(name)
-        remove_table(self.storage, self.warehouse, layout)
+        try:
+            remove_table(self.storage, self.warehouse, layout)
+        except FileNotFoundError as cause:  # another call has dropped or renamed it
+            if not ignore_if_not_exists:
+                raise self._no_table(name) from cause
 
     def rename_table(
         self,
@@ -211,7 +215,12 @@ class FileSystemCatalog(Catalog):
         self._require_database(target.get_database_name())
         if self._exists(self._layout(target)):
             raise table_exists(target)
-        self.storage.rename_directory(self._layout(source).root, self._layout(target).root)
+        try:
+            self.storage.rename_directory(self._layout(source).root, self._layout(target).root)
+        except FileNotFoundError as cause:
+            raise self._no_table(source) from cause
+        except FileExistsError as cause:
+            raise table_exists(target) from cause
         move_claims(self.storage, self._layout(source).root, self._layout(target))
 
     # From names to directories.

@@ -251,7 +251,12 @@ class JdbcCatalog(Catalog):
         with self._locked(source, target):
             if not self._is_empty(new):
                 raise self._not_free(target, new)
-            self._move(old, new)
+            try:
+                self._move(old, new)
+            except FileNotFoundError as cause:
+                raise self._no_table(source) from cause
+            except FileExistsError as cause:
+                raise table_exists(target) from cause
             try:
                 renamed = self._rename_rows(source, target)
             except CommitUnknownError:
@@ -260,7 +265,7 @@ class JdbcCatalog(Catalog):
                 self._move(new, old)
                 raise
             if not renamed:
-                self._move(new, old)
+                self._undo_move(source, target)
         if not renamed:
             raise table_exists(target) if self._is_taken(target) else self._no_table(source)
 
@@ -350,6 +355,25 @@ class JdbcCatalog(Catalog):
             self.storage.make_directory(new.root.rsplit("/", 1)[0])
         self.storage.rename_directory(old.root, new.root)
         move_claims(self.storage, old.root, new)
+
+    def _undo_move(self, source: Identifier, target: Identifier) -> None:
+        """Put files back whose table could not get another name, or remove them if it was dropped meanwhile.
+
+        A drop deletes the row first; while the files are at the place of the target it finds none to delete.
+        """
+        old, new = self._layout(source), self._layout(target)
+        if self._has_table(target):
+            return  # a repair lists the files under the new name
+        if not self._has_table(source) and self._has_all_files():
+            self._remove(new)
+            return
+        with suppress(FileExistsError):  # a new table is there by now; the files of the old one can be repaired
+            self._move(new, old)
+
+    def _has_all_files(self) -> bool:
+        """Say whether each listed table has files: if one lacks them, another engine may have renamed it."""
+        names = (Identifier.create(d, table) for d in self.rows.databases() for table in self.rows.tables(d))
+        return all(has_schema(self.storage, self._layout(name)) for name in names)
 
     def _rename_rows(self, source: Identifier, target: Identifier) -> bool:
         old = (source.get_database_name(), source.get_table_name())

@@ -28,7 +28,9 @@ BUILDER = 1
 # LATEST, next?, the newest, schemas; manifest, file size, 2 lists, schema, snapshot, the base, LATEST. The process
 # keeps the lists that it wrote itself.
 COMMIT = 12
-LOST_RACE = 12  # more: the lost put, whose is it, drop a list; the winner, is there a next, 2 lists; a list, the schema;
+LOST_RACE = (
+    12  # more: the lost put, whose is it, drop a list; the winner, is there a next, 2 lists; a list, the schema;
+)
 # and beside these, whether the data file, the manifest and the list of the first attempt are still there
 READ_PLAN = 4  # LATEST, is there a next, the newest, the schema; and once in a process, lists and each manifest
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

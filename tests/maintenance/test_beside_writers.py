@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import time
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def test_a_purge_leaves_the_files_of_a_commit_under_way(
 ) -> None:
     table = _made(catalog, keys=keys)
     truncate = lambda: catalog.get_table("d.t").new_batch_write_builder().new_commit().truncate_table()  # noqa: E731
-    _before_publishing(monkeypatch, *[truncate] * lost, lambda: table.purge_files())
+    _before_publishing(monkeypatch, *[truncate] * lost, table.purge_files)
     _write(catalog, 3)
     assert _ids(catalog) == [3]
     assert table.verify(snapshots="all").is_sound
@@ -205,6 +206,119 @@ def test_a_short_limit_beside_a_new_branch_gives_a_named_error(
     assert table.list_branches() == []
     table.create_branch("b", tag="v1")
     assert lw.read_table(catalog.get_table("d.t$branch_b")).num_rows == 2
+
+
+@pytest.mark.parametrize("verb", ["write", "create"])
+def test_a_drop_beside_a_write_or_a_creation_gives_a_named_error(
+    catalog: lw.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    schema, left, fsync = lw.Schema.from_pyarrow_schema(COLUMNS), [None], os.fsync
+    durable = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    if verb == "write":
+        durable.create_table("d.t", schema)
+
+    def dropping(descriptor: int) -> None:
+        fsync(descriptor)
+        if left and any(path.is_file() for path in (tmp_path / "d.db" / "t").rglob("*")):
+            left.clear()
+            catalog.drop_table("d.t")
+
+    monkeypatch.setattr(os, "fsync", dropping)
+    if verb == "create":
+        durable.create_table("d.t", schema)
+        assert durable.list_tables("d") == ["t"]
+    else:
+        with pytest.raises(lw.TableNotExistException, match="dropped or renamed"):
+            _write(durable, 1)
+    assert not left
+
+
+def test_a_drop_or_rename_beside_a_drop_says_that_there_is_no_table(
+    catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, left = LocalStorage.rename_directory, []
+
+    def disturbed(self: LocalStorage, source: str, target: str) -> None:
+        if left:
+            left.clear()
+            catalog.drop_table("d.t")
+        rename(self, source, target)
+
+    monkeypatch.setattr(LocalStorage, "rename_directory", disturbed)
+    for verb in (lambda: catalog.drop_table("d.t"), lambda: catalog.rename_table("d.t", "d.u")):
+        catalog.create_table("d.t", COLUMNS)
+        left.append(None)
+        with pytest.raises(lw.TableNotExistException):
+            verb()
+    catalog.create_table("d.t", COLUMNS)
+    left.append(None)
+    catalog.drop_table("d.t", ignore_if_not_exists=True)
+    assert catalog.list_tables("d") == []
+
+
+def test_in_a_sql_catalog_a_drop_beside_a_rename_frees_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"metastore": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/names.db", "warehouse": f"{tmp_path}/wh"}
+    rename, left = LocalStorage.rename_directory, [None]
+    with lw.CatalogFactory.create(options) as catalog, lw.CatalogFactory.create(options) as other:
+        catalog.create_database("d")
+        _made(catalog)
+
+        def disturbed(self: LocalStorage, source: str, target: str) -> None:
+            rename(self, source, target)
+            if left:
+                left.clear()
+                other.drop_table("d.t")
+
+        monkeypatch.setattr(LocalStorage, "rename_directory", disturbed)
+        with pytest.raises(lw.TableNotExistException):
+            catalog.rename_table("d.t", "d.u")
+        assert not list((tmp_path / "wh" / "d.db").iterdir())
+        _made(catalog)
+        assert _ids(catalog) == [1, 2]
+
+
+@pytest.mark.parametrize("keys", [False, True])
+@pytest.mark.parametrize("verb", ["delete", "compact", "overwrite"])
+def test_a_full_disk_names_the_file(catalog: lw.Catalog, keys: bool, verb: str) -> None:
+    table = _made(catalog, keys=keys)
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    verbs = {
+        "delete": lambda: table.delete("id = 1"),
+        "compact": lambda: table.compact(full=True),
+        "overwrite": lambda: _write(catalog, 3, mode="overwrite"),
+    }
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))  # as a full disk: a write fails, here with EFBIG
+    try:
+        with pytest.raises((OSError, lw.CommitContentionError), match=r"File too large: '.*/d.db/t/"):
+            verbs[verb]()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert _ids(catalog) == [1, 2]
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 10**400])
+def test_numbers_beyond_64_bits_are_damage(catalog: lw.Catalog, tmp_path: Path, number: int) -> None:
+    table = _made(catalog)
+    table.analyze()
+    consumer = tmp_path / "d.db" / "t" / "consumer" / "consumer-c"
+    consumer.parent.mkdir()
+    consumer.write_text(json.dumps({"nextSnapshot": number}))
+    with pytest.raises(lw.CorruptTableError, match="consumer-c"):
+        lw.read_table(catalog.get_table("d.t$consumers"))
+    with pytest.raises(lw.CorruptTableError, match="consumer-c"):
+        table.new_stream_read_builder().with_consumer_id("c").new_streaming_scan().plan()
+    (statistics,) = (tmp_path / "d.db" / "t" / "statistics").iterdir()
+    found = json.loads(statistics.read_text())
+    statistics.write_text(json.dumps({**found, "mergedRecordCount": 2 * number}))
+    with pytest.raises(lw.CorruptTableError, match="holds no statistics"):
+        lw.read_table(catalog.get_table("d.t$statistics"))
+    statistics.unlink()
+    for look in (table.statistics, lambda: lw.read_table(catalog.get_table("d.t$statistics"))):
+        with pytest.raises(lw.CorruptTableError, match="is missing, though .* names it; write the statistics anew"):
+            look()
 
 
 @pytest.mark.parametrize("upkeep", ["remove_orphan_files", "repair"])

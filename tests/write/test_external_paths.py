@@ -222,7 +222,9 @@ def _soon() -> int:
 
 def test_orphans_of_a_shared_directory_are_left_alone(catalog: lw.Catalog, tmp_path: Path) -> None:
     first = _table(catalog, _options(tmp_path, "round-robin"), name="d.first")
-    second = _table(catalog, {PATHS: f"file:{tmp_path}/two/inner,file:{tmp_path}/three", STRATEGY: "round-robin"}, name="d.s")
+    second = _table(
+        catalog, {PATHS: f"file:{tmp_path}/two/inner,file:{tmp_path}/three", STRATEGY: "round-robin"}, name="d.s"
+    )
     for table in (first, second):
         lw.write_table(_rows(9), table)
     with pytest.warns(LakewrightWarning, match="are left alone"):

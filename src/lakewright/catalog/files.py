@@ -23,6 +23,8 @@ from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory
 
+_CREATES_MAX = 10
+
 
 def layout_of(warehouse: str, name: Identifier) -> Layout:
     """Return where a table lies; what a name says of a branch or a system table is left out."""
@@ -57,8 +59,14 @@ def create_first(storage: Storage, layout: Layout, schema: TableSchema) -> bool:
     schemas = Schemas(storage, layout)
     identity = schemas.digest(schema.to_json().encode())
     claim(storage, layout, schema, identity)
-    if schemas.create(schema):
-        return True
+    for attempt in range(_CREATES_MAX):
+        try:
+            if schemas.create(schema):
+                return True
+            break
+        except FileNotFoundError:  # a drop of the table that was here before took the directory away
+            if attempt == _CREATES_MAX - 1:
+                raise
     release(storage, placed(layout, schema).reachable_directories, identity)
     return False
 

@@ -251,21 +251,7 @@ class JdbcCatalog(Catalog):
         with self._locked(source, target):
             if not self._is_empty(new):
                 raise self._not_free(target, new)
-            try:
-                self._move(old, new)
-            except FileNotFoundError as cause:
-                raise self._no_table(source) from cause
-            except FileExistsError as cause:
-                raise table_exists(target) from cause
-            try:
-                renamed = self._rename_rows(source, target)
-            except CommitUnknownError:
-                raise
-            except LakewrightError:
-                self._move(new, old)
-                raise
-            if not renamed:
-                self._undo_move(source, target)
+            renamed = self._rename(source, target)
         if not renamed:
             raise table_exists(target) if self._is_taken(target) else self._no_table(source)
 
@@ -355,6 +341,26 @@ class JdbcCatalog(Catalog):
             self.storage.make_directory(new.root.rsplit("/", 1)[0])
         self.storage.rename_directory(old.root, new.root)
         move_claims(self.storage, old.root, new)
+
+    def _rename(self, source: Identifier, target: Identifier) -> bool:
+        """Move the directory and then the rows; False means that the database refused, and the move is undone."""
+        old, new = self._layout(source), self._layout(target)
+        try:
+            self._move(old, new)
+        except FileNotFoundError as cause:
+            raise self._no_table(source) from cause
+        except FileExistsError as cause:
+            raise table_exists(target) from cause
+        try:
+            renamed = self._rename_rows(source, target)
+        except CommitUnknownError:
+            raise
+        except LakewrightError:
+            self._move(new, old)
+            raise
+        if not renamed:
+            self._undo_move(source, target)
+        return renamed
 
     def _undo_move(self, source: Identifier, target: Identifier) -> None:
         """Put files back whose table could not get another name, or remove them if it was dropped meanwhile.

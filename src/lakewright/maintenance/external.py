@@ -61,7 +61,7 @@ def check_external_places(layout: Layout, others: Mapping[str, str] | None = Non
     are the places of other tables by their names, where a server has chosen them.
     """
     own = _steps(layout.root)
-    warehouse = own[:-2] if len(own) > 2 and own[-2].endswith(_DATABASE) else None
+    warehouse = own[:-2] if own[1:-1] and own[-2].endswith(_DATABASE) else None
     for directory in layout.external_directories:
         steps = _steps(directory)
         if {".", ".."} & set(steps):

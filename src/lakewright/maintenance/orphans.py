@@ -3,8 +3,8 @@
 A file is in use if a snapshot, tag or kept changelog of any branch names it, because branches share manifests and data.
 Always holds: if any of these, or any manifest they name, cannot be read, nothing is deleted; only files inside the
 table are deleted, found by listing the table's own directories without following links, and files of buckets below its
-external paths where these are its own alone (`maintenance.external`); and only files older than a limit, because the files of a
-running writer look like orphans until it commits.
+external paths where these are its own alone (`maintenance.external`); and only files older than a limit, because the
+files of a running writer look like orphans until it commits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -66,7 +67,7 @@ def remove_orphans(
     older_than_millis: int | None = None,
     now: int | None = None,
     dry_run: bool = False,
-    committed: Set[str] = frozenset(),
+    committed: AbstractSet[str] = frozenset(),
 ) -> OrphanResult:
     """Delete the files that nothing names and that were last changed before a time (epoch ms; a day ago by default).
 

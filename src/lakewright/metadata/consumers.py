@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from lakewright.errors import CorruptTableError, InvalidInputError
+from lakewright.spec.snapshot import MAX_LONG
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout
 
@@ -96,7 +97,7 @@ def _next_snapshot(data: bytes, path: str) -> int:
         number = json.loads(data)[_KEY]
     except (ValueError, KeyError, TypeError, RecursionError):
         number = None
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number < MAX_LONG:
         raise CorruptTableError(
             f"{path} does not say which snapshot comes next; delete the consumer, or record its position anew",
             path=path,

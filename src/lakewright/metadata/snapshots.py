@@ -27,6 +27,7 @@ from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, numbered
 from lakewright.storage.side_by_side import Errand, Errands
 
+_HINT_BYTES = 64  # a number of 64 bits has at most 20
 HINT_READS_MAX = 3
 HINT_WAIT_SECONDS = 0.001
 BODY_READS_MAX = 10
@@ -263,10 +264,17 @@ class Snapshots:
             if attempt:
                 self.sleep(HINT_WAIT_SECONDS)
             with suppress(FileNotFoundError):
-                text = self.storage.read(path).strip()
+                text = self._hint_text(path).strip()
                 if text.isdigit() and len(text) < 20:  # noqa: PLR2004 - the digits of a 64-bit number
                     return int(text)
         return None
+
+    def _hint_text(self, path: str) -> bytes:
+        """Return the beginning of a hint: on disks what is no hint is not read whole, however large it is."""
+        if self.storage.requests_at_once > 1:
+            return self.storage.read(path)
+        with self.storage.open_input(path) as file:
+            return file.read(_HINT_BYTES)
 
     def _read(self, snapshot_id: int) -> Snapshot:
         path = self.layout.snapshot_file(snapshot_id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from lakewright.errors import CorruptTableError
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import MAX_LONG, Snapshot
 
 _REMEDY = "write the statistics anew with table.analyze()"
 _NUMBERS = ("distinctCount", "nullCount", "avgLen", "maxLen")
@@ -96,11 +96,15 @@ def read_statistics(store: TableStore, snapshot: Snapshot | None) -> TableStatis
         return None
     origin = store.layout.snapshot_file(snapshot.id)
     path = store.layout.statistics_file(snapshot.statistics, origin=origin)
-    return TableStatistics.from_json(store.storage.read(path), path=path)
+    try:
+        data = store.storage.read(path)
+    except FileNotFoundError as cause:
+        raise CorruptTableError(f"{path} is missing, though {origin} names it; {_REMEDY}", path=path) from cause
+    return TableStatistics.from_json(data, path=path)
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and -MAX_LONG <= value <= MAX_LONG
 
 
 def _column(members: Mapping[str, object]) -> ColumnStatistics:

@@ -31,7 +31,7 @@ from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import DataType, Value
 from lakewright.spec.values import to_text
 from lakewright.storage.base import Storage
-from lakewright.storage.layout import MAIN_BRANCH, Layout, partition_text
+from lakewright.storage.layout import MAIN_BRANCH, Layout, partition_text, plain_location
 from lakewright.storage.side_by_side import Errands
 
 _PARTIAL = (  # options that let a handle show only some of the rows
@@ -255,10 +255,10 @@ class TableStore:
         with naming(self.name):
             outside = external_paths(self.options)
         if outside is not None:
-            if any(not directory.strip("file:/") for directory in outside.directories):
+            if any(not plain_location(directory).strip("/") for directory in outside.directories):
                 raise InvalidInputError(
-                    f"{self.name}: the option {CoreOptions.DATA_FILE_EXTERNAL_PATHS.key()!r} names the root of the file "
-                    "system, which is no place for data files; choose a directory",
+                    f"{self.name}: the option {CoreOptions.DATA_FILE_EXTERNAL_PATHS.key()!r} names the root of the "
+                    "file system, which is no place for data files; choose a directory",
                     table=self.name,
                 )
             self.layout.check_reachable(outside)

@@ -360,7 +360,11 @@ def _plain(path: str) -> str:
 
 def _write_all(raw: io.FileIO, view: memoryview) -> None:
     while view.nbytes:
-        view = view[raw.write(view) :]
+        try:
+            view = view[raw.write(view) :]
+        except OSError as error:  # of a full disk: the system does not say of which file
+            error.filename = error.filename or raw.name
+            raise
 
 
 def _sync(descriptor: int) -> None:

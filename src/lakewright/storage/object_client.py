@@ -53,6 +53,7 @@ PARTS_AT_ONCE = 6  # of one object; more bring no speed on a store of 60 ms, and
 _PAUSE_SECONDS = 0.05  # before the second attempt; doubles with each further one
 _TIMEOUT = timedelta(seconds=120)
 _RETRY_TIMEOUT = timedelta(seconds=60)
+_LIST_ATTEMPTS = 3  # of a listing whose answer is cut
 _LIST_PAGE = 1000
 _MESSAGE_CHARACTERS_MAX = 300
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -189,13 +190,37 @@ class ObjectClient:
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Yield every object below a prefix that is a directory, by key."""
-        pages = iter(self._call(prefix, obstore.list, self.retrying, prefix or None, chunk_size=_LIST_PAGE))
-        while (page := self._call(prefix, lambda: next(pages, None))) is not None:
-            yield from map(_object_info, page)
+        last: str | None = None
+        cuts = 0
+        while True:
+            # The client repeats a request that is refused, but not one whose answer is cut.
+            pages = self._pages(prefix, last)
+            try:
+                while (page := self._call(prefix, next, pages, None)) is not None:
+                    yield from map(_object_info, page)
+                    last = page[-1]["path"]
+            except OSError as error:
+                cuts += 1
+                if error.errno != errno.EIO or cuts == _LIST_ATTEMPTS:
+                    raise
+                time.sleep(CLIENT_PAUSE_SECONDS)
+            else:
+                return
+
+    def _pages(self, prefix: str, after: str | None) -> Iterator[Sequence[obstore.ObjectMeta]]:
+        more: dict[str, str] = {} if after is None else {"offset": after}
+        return iter(self._call(prefix, obstore.list, self.retrying, prefix or None, chunk_size=_LIST_PAGE, **more))
 
     def list_level(self, prefix: str) -> tuple[Iterable[ObjectInfo], Sequence[str]]:
         """Return the objects and the directories directly inside a directory."""
-        level = self._call(prefix, obstore.list_with_delimiter, self.retrying, prefix or None)
+        for attempt in range(_LIST_ATTEMPTS):
+            try:
+                level = self._call(prefix, obstore.list_with_delimiter, self.retrying, prefix or None)
+                break
+            except OSError as error:
+                if error.errno != errno.EIO or attempt == _LIST_ATTEMPTS - 1:
+                    raise
+            time.sleep(CLIENT_PAUSE_SECONDS)
         return map(_object_info, level["objects"]), level["common_prefixes"]
 
     def delete(self, keys: Sequence[str]) -> None:

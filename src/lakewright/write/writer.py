@@ -237,6 +237,8 @@ class TableWriter:
             changes = self._router.finish()
         except BaseException as error:
             self._poison = error
+            if isinstance(error, FileNotFoundError):
+                self._store.check_same_table()  # its directory may have been dropped while files were written
             raise
         found = {*finished, *changes}
         places = [place for place in self._rows if place in found]  # as they first appeared among the rows

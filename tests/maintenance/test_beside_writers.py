@@ -6,8 +6,9 @@ import datetime as dt
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -26,16 +27,16 @@ def catalog(tmp_path: Path) -> lw.Catalog:
     return made
 
 
-def _write(catalog: lw.Catalog, number: int, **more: object) -> lw.WriteResult:
+def _write(catalog: lw.Catalog, number: int, mode: Literal["append", "upsert", "overwrite"] | None = None) -> None:
     table = catalog.get_table("d.t")
-    mode = {"mode": "upsert"} if table.primary_keys else {}
-    return lw.write_table(pa.table({"id": [number]}, schema=COLUMNS), table, **{**mode, **more})
+    usual: Literal["append", "upsert"] = "upsert" if table.primary_keys else "append"
+    lw.write_table(pa.table({"id": [number]}, schema=COLUMNS), table, mode=mode or usual)
 
 
-def _made(catalog: lw.Catalog, *, keys: bool = False, **options: str) -> lw.FileStoreTable:
+def _made(catalog: lw.Catalog, *, keys: bool = False, options: Mapping[str, str] | None = None) -> lw.FileStoreTable:
     bucket = {"bucket": "1"} if keys else {}
     schema = lw.Schema.from_pyarrow_schema(
-        COLUMNS, primary_keys=["id"] if keys else None, options={**bucket, **options}
+        COLUMNS, primary_keys=["id"] if keys else None, options={**bucket, **(options or {})}
     )
     catalog.create_table("d.t", schema)
     for number in (1, 2):
@@ -116,7 +117,7 @@ def test_a_commit_whose_kept_metadata_is_removed_between_attempts_is_refused(
     catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
     """A second attempt names manifests again that the first one wrote, also those that it merged from others."""
-    _made(catalog, **{"manifest.merge-min-count": "2"})
+    _made(catalog, options={"manifest.merge-min-count": "2"})
     before: set[Path] = set()
     directory = tmp_path / "d.db" / "t" / "manifest"
 
@@ -236,7 +237,8 @@ def test_a_drop_beside_a_write_or_a_creation_gives_a_named_error(
 def test_a_drop_or_rename_beside_a_drop_says_that_there_is_no_table(
     catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename, left = LocalStorage.rename_directory, []
+    rename = LocalStorage.rename_directory
+    left: list[None] = []
 
     def disturbed(self: LocalStorage, source: str, target: str) -> None:
         if left:
@@ -245,7 +247,11 @@ def test_a_drop_or_rename_beside_a_drop_says_that_there_is_no_table(
         rename(self, source, target)
 
     monkeypatch.setattr(LocalStorage, "rename_directory", disturbed)
-    for verb in (lambda: catalog.drop_table("d.t"), lambda: catalog.rename_table("d.t", "d.u")):
+    verbs: list[Callable[[], None]] = [
+        lambda: catalog.drop_table("d.t"),
+        lambda: catalog.rename_table("d.t", "d.u"),
+    ]
+    for verb in verbs:
         catalog.create_table("d.t", COLUMNS)
         left.append(None)
         with pytest.raises(lw.TableNotExistException):
@@ -285,7 +291,7 @@ def test_a_full_disk_names_the_file(catalog: lw.Catalog, keys: bool, verb: str) 
     table = _made(catalog, keys=keys)
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    verbs = {
+    verbs: dict[str, Callable[[], object]] = {
         "delete": lambda: table.delete("id = 1"),
         "compact": lambda: table.compact(full=True),
         "overwrite": lambda: _write(catalog, 3, mode="overwrite"),
@@ -317,7 +323,7 @@ def test_numbers_beyond_64_bits_are_damage(catalog: lw.Catalog, tmp_path: Path, 
         lw.read_table(catalog.get_table("d.t$statistics"))
     statistics.unlink()
     for look in (table.statistics, lambda: lw.read_table(catalog.get_table("d.t$statistics"))):
-        with pytest.raises(lw.CorruptTableError, match="is missing, though .* names it; write the statistics anew"):
+        with pytest.raises(lw.CorruptTableError, match=r"is missing, though .* names it; write the statistics anew"):
             look()
 
 

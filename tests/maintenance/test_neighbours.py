@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -33,8 +34,8 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[lw.Catal
         yield made
 
 
-def _write(catalog: lw.Catalog, name: str, number: int, **more: str) -> None:
-    lw.write_table(pa.table({"id": [number]}, schema=COLUMNS), catalog.get_table(name), **more)
+def _write(catalog: lw.Catalog, name: str, number: int, mode: Literal["append", "overwrite"] = "append") -> None:
+    lw.write_table(pa.table({"id": [number]}, schema=COLUMNS), catalog.get_table(name), mode=mode)
 
 
 def _options(*paths: str, strategy: str = "round-robin") -> dict[str, str]:

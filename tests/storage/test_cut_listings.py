@@ -1,4 +1,4 @@
-"""Listings of an object store whose answers are cut: they are asked for again, and nothing is missing or there twice."""
+"""Listings of an object store whose answers are cut: asked for again, with nothing missing and nothing twice."""
 
 from __future__ import annotations
 

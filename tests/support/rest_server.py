@@ -110,8 +110,8 @@ class RestServer:
     def lose(self, number: int = 1, how: str = "500", match: str = COMMIT) -> None:
         """Carry out the next requests that match, and answer them with a fault. Of commits only the successful count.
 
-        `how`: a status, or that and another code in the body (`502 404`), `cut`, `reset`, `half` (of a body), `garbage` (a page of HTML), `hang`, or `again`: the request
-        is sent twice by a proxy, and the answer is the second one.
+        `how`: a status, or one and another code in the body (`502 404`), `cut`, `reset`, `half` (of a body), `garbage`
+        (a page of HTML), `hang`, or `again`: the request is sent twice by a proxy, and the answer is the second one.
         """
         with self._turn:
             self._faults.append(Fault(number, how, match, carried=True))

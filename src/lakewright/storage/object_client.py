@@ -208,8 +208,12 @@ class ObjectClient:
                 return
 
     def _pages(self, prefix: str, after: str | None) -> Iterator[Sequence[obstore.ObjectMeta]]:
-        more: dict[str, str] = {} if after is None else {"offset": after}
-        return iter(self._call(prefix, obstore.list, self.retrying, prefix or None, chunk_size=_LIST_PAGE, **more))
+        return iter(
+            self._call(
+                prefix,
+                lambda: obstore.list(self.retrying, prefix or None, offset=after, chunk_size=_LIST_PAGE),
+            )
+        )
 
     def list_level(self, prefix: str) -> tuple[Iterable[ObjectInfo], Sequence[str]]:
         """Return the objects and the directories directly inside a directory."""

@@ -187,9 +187,11 @@ class ObjectClient:
         """
         return self._call_once(key, call)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object below a prefix that is a directory, by key."""
-        pages = iter(self._call(prefix, obstore.list, self.retrying, prefix or None, chunk_size=_LIST_PAGE))
+    def list(self, prefix: str, *, offset: str | None = None) -> Iterator[ObjectInfo]:
+        """Yield every object below a prefix that is a directory, by key, those whose key comes after `offset`."""
+        pages = iter(
+            self._call(prefix, obstore.list, self.retrying, prefix or None, offset=offset, chunk_size=_LIST_PAGE)
+        )
         while (page := self._call(prefix, lambda: next(pages, None))) is not None:
             yield from map(_object_info, page)
 

@@ -11,7 +11,6 @@ snapshot that was rolled back.
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from bisect import bisect_left
@@ -47,15 +46,6 @@ class _Seen:
 
     snapshot_id: int
     began: float  # of the clock that never goes back
-
-    @property
-    def name_below_all_higher(self) -> str:
-        """A name after which the names of all higher ids come; empty where that is not certain.
-
-        `snapshot-10` comes before `snapshot-9`: so only while no id of more digits can exist yet.
-        """
-        possible = self.snapshot_id + IDS_PER_SECOND_MAX * (1 + time.monotonic() - self.began)
-        return f"snapshot-{self.snapshot_id}" if possible < 10 ** len(str(self.snapshot_id)) else ""
 
 
 _last_seen: dict[str, _Seen] = {}  # by the directory
@@ -109,10 +99,9 @@ class Snapshots:
         published too late, so neither the hint nor an id that has no successor tells. On remote stores the snapshot
         that this process saw last is asked for beside the listing, because it mostly still is the newest.
         """
-        directory = self.layout.snapshot_directory
-        if self.storage.requests_at_once > 1 and (seen := _last_seen.get(directory)) is not None:
+        if self.storage.requests_at_once > 1 and (seen := _last_seen.get(self.layout.snapshot_directory)) is not None:
             with Errands(self.storage) as errands:
-                listed = errands.start(partial(self._highest, seen.name_below_all_higher))
+                listed = errands.start(partial(self._highest, self._name_before(seen.snapshot_id)))
                 answer = errands.start(partial(ask, seen.snapshot_id))
                 newest = listed.result()
                 if newest is not None and newest > seen.snapshot_id:
@@ -120,6 +109,30 @@ class Snapshots:
                 if found := answer.result():
                     return seen.snapshot_id, found
         return self._highest(""), None
+
+    def ids_above(self, snapshot_id: int) -> list[int]:
+        """Return the ids that exist and are higher than one, in order."""
+        names = self.storage.names(self.layout.snapshot_directory, after=self._name_before(snapshot_id))
+        return [found for found in numbered(names, "snapshot-") if found > snapshot_id]
+
+    def hinted_earliest(self) -> int | None:
+        """Return the id in the hint EARLIEST, None where there is none."""
+        return self._hint(self.layout.earliest_hint)
+
+    def _name_before(self, snapshot_id: int) -> str:
+        """Return a name after which the names of all higher ids come; empty, the first name, where none is known.
+
+        `snapshot-10` comes before `snapshot-9`: so only while no id of more digits can exist yet.
+        """
+        seen = _last_seen.get(self.layout.snapshot_directory)
+        if seen is None:
+            return ""
+        possible = seen.snapshot_id + IDS_PER_SECOND_MAX * (1 + time.monotonic() - seen.began)
+        return f"snapshot-{snapshot_id}" if possible < 10 ** len(str(snapshot_id)) else ""
+
+    def expect(self, snapshot_id: int) -> None:
+        """Let the next look for the newest snapshot ask for this one early: somebody has created it."""
+        self._saw(snapshot_id)
 
     def _highest(self, after: str) -> int | None:
         ids = numbered(self.storage.names(self.layout.snapshot_directory, after=after), "snapshot-")
@@ -196,14 +209,6 @@ class Snapshots:
                 if not older:
                     return
                 snapshot_id = ids[older - 1]
-
-    def walk_on(self, from_id: int) -> Iterator[Snapshot]:
-        """Yield the snapshot of this id and those after it, oldest first, up to the first that is missing."""
-        for snapshot_id in itertools.count(from_id):
-            try:
-                yield self._read(snapshot_id)
-            except FileNotFoundError:
-                return
 
     def of_user(self, user: str) -> Snapshot | None:
         """Return the newest snapshot that this user committed, None if there is none."""

@@ -18,11 +18,12 @@ from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.publish import SnapshotFiles
 from lakewright.errors import TableNotExistException, TableReplacedError
+from lakewright.maintenance.restore import unchanged
 from lakewright.metadata.home import Outcome
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.schema.changes import SchemaChange
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import Snapshot, to_json
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
 from support.golden import WAREHOUSE
@@ -288,8 +289,8 @@ def test_a_snapshot_that_others_built_upon_is_not_taken_back(lake: Lake) -> None
         def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             lake.make_again_empty()
             outcome = super().publish(snapshot, base, entries)
-            later = self.layout.snapshot_file(snapshot.id + 1)
-            self.storage.create(later, b"{}")
+            later = replace(unchanged(store, snapshot), id=snapshot.id + 1)
+            self.storage.create(self.layout.snapshot_file(later.id), to_json(later).encode())
             return outcome
 
     with pytest.raises(TableReplacedError):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from lakewright.metadata.snapshots import BODY_READS_MAX, Snapshots
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.storage.layout import Layout
 from lakewright.storage.local import LocalStorage
+from lakewright.storage.object import ObjectStorage
+from lakewright.testing.storage import FaultyStorage
 
 
 @dataclass
@@ -58,21 +61,40 @@ def test_whatever_the_hints_say_the_files_decide(table: Table, hint: str | None)
     assert latest.id == 4
 
 
-def test_a_right_hint_spares_the_listing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    table.put(1, 2)
-    table.snapshots.write_latest_hint(2)
-    table.snapshots.write_earliest_hint(1)
-    monkeypatch.setattr(LocalStorage, "list", None)
-    assert table.snapshots.latest_id() == 2
-    assert table.snapshots.earliest_id() == 1
-    assert (table.directory / "LATEST").read_bytes() == b"2"
-    assert table.waits == []
+@pytest.mark.parametrize("hint", [5, 6, 9])
+def test_nobody_follows_a_hint_below_a_gap(table: Table, hint: int) -> None:
+    table.put(5, 6, 11, 12)
+    table.snapshots.write_latest_hint(hint)
+    latest = table.snapshots.latest()
+    assert latest is not None
+    assert (latest.id, table.snapshots.latest_id()) == (12, 12)
 
 
 def test_a_hint_being_replaced_is_read_again(table: Table) -> None:
-    table.put(1)
-    table.snapshots.latest_id()
+    table.snapshots.latest()
     assert table.waits == [0.001, 0.001]
+
+
+@pytest.mark.parametrize(("seen", "newest"), [(4, 5), (9, 10), (95, 104), (2500, 2501), (9998, 10001), (2500, 2400)])
+def test_on_a_remote_store_any_higher_id_is_found(seen: int, newest: int) -> None:
+    storage = FaultyStorage(ObjectStorage("memory://"))
+    snapshots = Snapshots(storage, Layout(f"memory:///snapshots-{uuid.uuid4()}"))
+
+    def put(number: int) -> None:
+        snapshot = Snapshot(number, 0, "b", "d", "user", 1, CommitKind.APPEND, number * 1000)
+        storage.replace(snapshots.layout.snapshot_file(number), to_json(snapshot).encode())
+
+    put(2)
+    put(seen)
+    assert snapshots.latest_id() == seen
+    storage.calls.clear()
+    assert snapshots.latest() == snapshots.get(seen)
+    assert sorted(call.verb for call in storage.calls[:-1]) == ["names", "read"]
+    storage.delete(snapshots.layout.snapshot_file(seen))
+    put(newest)
+    found = snapshots.latest()
+    assert found is not None
+    assert (found.id, snapshots.latest_id()) == (newest, newest)
 
 
 def test_a_hint_that_cannot_be_written_is_no_failure(table: Table) -> None:

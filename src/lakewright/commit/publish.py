@@ -1,8 +1,8 @@
 """One snapshot in, one of three outcomes out: it is published, another one was first, or the outcome is unknown.
 
 Always holds: `Published` means that the snapshot file was created, or read back with its own manifest lists, or that
-the server which owns the table said so; `metadata.home` says what the outcomes mean. A snapshot whose base was rolled
-back in the meantime is taken back.
+the server which owns the table said so; `metadata.home` says what the outcomes mean. A snapshot that turns out not to
+belong to the history is taken back (`confirm_published`).
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-from lakewright.errors import CorruptTableError
+from lakewright.errors import CorruptTableError, NotFoundError
+from lakewright.metadata.entry_parts import ChosenEntries
 from lakewright.metadata.home import FILES, HistoryOwner, Home, LostRace, Outcome, Published, Unknown
 from lakewright.metadata.store import TableStore
-from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
 from lakewright.spec.snapshot import Snapshot, is_same_state, snapshot_from_json, to_json
 from lakewright.storage.base import Storage, is_refusal
 from lakewright.storage.layout import Layout
+from lakewright.storage.side_by_side import Errands
 
 
 class Publisher(Protocol):
@@ -68,9 +71,11 @@ class SnapshotFiles:
         try:
             published = snapshot_from_json(self.storage.read(path), path=path)
         except FileNotFoundError:
+            if created:
+                return Published(snapshot.id)  # it was visible; others may have extended it before it expired
             if is_refusal(cause):
                 raise cause from None
-            return Unknown(cause, is_gone=created)
+            return Unknown(cause)
         except (OSError, CorruptTableError) as unreadable:
             return Unknown(unreadable)
         if is_same_state(published, snapshot):
@@ -96,25 +101,82 @@ def publisher_of(store: TableStore) -> Publisher:
     return SnapshotFiles(store.storage, store.layout, store.home) if owner is None else ServerCommits(store, owner)
 
 
-def take_back_if_rolled_back(store: TableStore, base: Snapshot | None, own: Snapshot) -> bool:
-    """Remove a snapshot that was just published if its base was rolled back before; then it must be planned again.
+def confirm_published(
+    store: TableStore, base: Snapshot | None, own: Snapshot, entries: Sequence[ManifestEntry]
+) -> Outcome:
+    """Look whether a snapshot that was just created belongs to the history; if not, take it back: it has lost.
 
-    Otherwise the rows that were rolled back would be there again. An expiry removes the oldest snapshots first, so a
-    base that is gone while an older snapshot exists was rolled back. If another snapshot was made on top of ours, it
-    stays. A look that fails changes nothing. A server checks the base itself.
+    A writer may be paused between planning and publishing. Meanwhile the snapshot that it planned on may be rolled
+    back, or its own id may be used by others and expire, so that creating the file succeeds all the same. The history
+    is the run of ids that ends at the highest one (design/0013). So a snapshot is in it if its base is there and no
+    higher id exists, or if the next one was made on top of it. `entries` are the files that it adds and deletes. A
+    server checks the base itself.
     """
-    if base is None or store.home.history is not None:
-        return False
+    if store.home.history is not None:
+        return Published(own.id)
     snapshots = store.snapshots
-    with suppress(OSError, CorruptTableError):
-        found = snapshots.find(base.id)
-        if found is not None and is_same_state(found, base):
-            return False
-        if found is None and not any(snapshot_id < base.id for snapshot_id in snapshots.ids()):
-            return False
-        if snapshots.exists(own.id + 1):
-            return False
-        if snapshots.holds(own):
+    try:
+        with Errands(store.storage) as errands:
+            found = None if base is None else errands.start(partial(snapshots.find, base.id))
+            listed = errands.start(partial(snapshots.ids_above, own.id - 1))
+            kept = None if found is None else found.result()
+            is_in_line = _is_in_line(store, base, kept, own, entries, listed.result())
+        if is_in_line is None:
+            gone = FileNotFoundError(f"{store.layout.snapshot_file(own.id)} and the snapshot after it are gone")
+            return Unknown(gone, is_gone=False)
+        if not is_in_line and snapshots.holds(own):
             store.storage.delete(store.layout.snapshot_file(own.id))
+    except (OSError, CorruptTableError, NotFoundError) as cause:
+        return Unknown(cause)
+    # Its metadata stays for the removal of orphans: the snapshot was visible, and somebody may be reading it.
+    return Published(own.id) if is_in_line else Unknown(OSError("it was taken back"), is_gone=True)
+
+
+def _is_in_line(
+    store: TableStore,
+    base: Snapshot | None,
+    kept: Snapshot | None,
+    own: Snapshot,
+    entries: Sequence[ManifestEntry],
+    listed: list[int],
+) -> bool | None:
+    """Say whether a snapshot belongs to the history; None if that cannot be known any more.
+
+    `kept` is the snapshot that has the id of the base now, and `listed` are its own id and those that are higher.
+    """
+    is_same_base = base is None or (kept is not None and is_same_state(kept, base))
+    if listed and listed[-1] > own.id:
+        following = store.snapshots.find(own.id + 1)
+        if following is not None:
+            is_built = is_built_on(store, following, own, entries)
+            return is_same_base if is_built is None else is_built
+        # Snapshots expire from the oldest on: if the next one has expired, so has ours, unless it is below a gap.
+        return False if store.snapshots.exists(own.id) else None
+    if own.id not in listed and not store.snapshots.exists(own.id):
+        return False  # it was rolled back
+    if is_same_base:
         return True
-    return False
+    # The base is gone, or another snapshot has its id. It has expired, or it was rolled back: then an older snapshot is
+    # kept. One that is older than the hint EARLIEST says is a stray that was published too late.
+    earliest = store.snapshots.hinted_earliest() or 1
+    older = [snapshot_id for snapshot_id in store.snapshots.ids() if earliest <= snapshot_id < own.id]
+    return not older
+
+
+def is_built_on(store: TableStore, following: Snapshot, own: Snapshot, entries: Sequence[ManifestEntry]) -> bool | None:
+    """Say whether a snapshot was made on top of another one; None if that one changed no data file, so none tells."""
+    manifests = store.manifests
+    began_with = manifests.read_list(following.base_manifest_list)
+    with suppress(NotFoundError, CorruptTableError):  # it has expired
+        changed = {file.file_name for file in manifests.read_list(own.delta_manifest_list)}
+        if changed and changed <= {file.file_name for file in began_with}:
+            return True
+    if not entries:
+        return None
+    # Manifests were merged, or written anew by a rollback: the files tell.
+    partitions = {entry.partition for entry in entries}
+    found = manifests.live_of(began_with, following, keep=lambda partition, *_: partition in partitions)
+    live = {entry.identity for entry in (found.entries() if isinstance(found, ChosenEntries) else found)}
+    added = {entry.identity for entry in entries if entry.kind == ADD}
+    removed = {entry.identity for entry in entries if entry.kind == DELETE} - added
+    return added <= live and live.isdisjoint(removed)

@@ -1,7 +1,7 @@
 """One intent in, one published snapshot out: the loop of attempts of every commit.
 
     look whether it is published already -> plan on the newest snapshot -> renumber rows if need be -> write metadata
-    -> check that the table is still the same -> publish -> wait and try again
+    -> check that the table is still the same -> publish -> look whether it is in the history -> wait and try again
 
 Far away, calls that do not need each other's answers are made side by side (design/0012 draws the chain).
 
@@ -21,7 +21,7 @@ from time import perf_counter, time_ns
 from lakewright.commit.draft import Draft, Drafts, Environment
 from lakewright.commit.files import WrittenFile, check_written
 from lakewright.commit.plan import Intent, plan_on
-from lakewright.commit.publish import Publisher, take_back_if_rolled_back
+from lakewright.commit.publish import Publisher, confirm_published
 from lakewright.commit.replay import CommitSearch
 from lakewright.errors import (
     CatalogException,
@@ -101,30 +101,30 @@ class CommitRun:
         retries_max = self.store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
         timeout = self.store.options.get(CoreOptions.COMMIT_TIMEOUT)
         without_progress, last_id = 0, MAX_LONG
-        winner_id: int | None = None
         for attempt in range(ATTEMPTS_MAX):
             began, since = environment.clock(), perf_counter()
             self.attempts = attempt + 1
             # The snapshot may exist although the reply was lost, so look before trying again.
-            newer = [] if winner_id is None or self._is_on_server else list(self.store.snapshots.walk_on(winner_id))
-            base = newer[-1] if newer else self._newest()
+            base = self._newest()
             self.stages.add("look", since)
-            found = self._draft_on(base, newer)
+            found = self._draft_on(base, attempt)
             if isinstance(found, Snapshot):
                 return self._finish_published(found)
             draft, since = found, perf_counter()
             outcome = self._hand_in(draft)
             since = self.stages.add("publish", since)
+            if isinstance(outcome, Published):
+                outcome = self._confirm(draft)
+                since = self.stages.add("confirm", since)
             match outcome:
-                case Published() if self._stays(draft):
-                    self.stages.add("confirm", since)
+                case Published():
                     return draft.snapshot
-                case Published() | Unknown(is_gone=True):
-                    winner_id = None  # its metadata stays for the orphans: it was visible, and others may have read it
+                case Unknown(is_gone=True):
+                    pass  # its metadata stays for the orphans: it was visible, and others may have read it
                 case LostRace(winner_id):
+                    self.store.snapshots.expect(winner_id)
                     self.drafts.discard(draft)
                 case Unknown(cause):
-                    winner_id = None
                     self.doubts.append(draft)
                     self.cause = cause
             progress = self.intent.only_adds and draft.snapshot.id > last_id
@@ -144,13 +144,13 @@ class CommitRun:
     def _newest(self) -> Snapshot | None:
         return self.store.snapshots.latest() if self.early_look is None else self.early_look.newest()
 
-    def _draft_on(self, base: Snapshot | None, newer: Sequence[Snapshot]) -> Draft | Snapshot:
+    def _draft_on(self, base: Snapshot | None, attempt: int) -> Draft | Snapshot:
         """Write the metadata of a commit on a base, or return the snapshot that published the commit before."""
         since = perf_counter()
         with Errands(self.store.storage) as errands:
             self.drafts.ask_early(base, errands)
             files_checked = errands.start(partial(self._check_files, self.drafts.kept_files()))
-            if (existing := self.search.find(base, newer)) is not None:
+            if (existing := self._find_published(base, attempt)) is not None:
                 return existing
             self._drop_lost_drafts(base)
             files_checked.result()
@@ -162,17 +162,38 @@ class CommitRun:
             self.stages.add("manifests", since)
             return draft
 
-    def _stays(self, draft: Draft) -> bool:
-        """Do what follows the publishing; False if the base was rolled back before it, and the snapshot taken back."""
+    def _find_published(self, base: Snapshot | None, attempt: int) -> Snapshot | None:
+        """Return the snapshot that published the commit before, if there is one.
+
+        If only this call has the messages, and its earlier attempts are known to have lost, there is none; snapshots
+        that were published meanwhile may have expired since.
+        """
+        if attempt and self.sole and not self.doubts and self.intent.once_since is None:
+            return None
+        existing = self.search.find(base)
+        draft = next((d for d in self.doubts if existing is not None and is_same_state(existing, d.snapshot)), None)
+        if draft is None or existing is None:
+            return existing
+        outcome = confirm_published(self.store, draft.base, draft.snapshot, draft.entries)
+        if isinstance(outcome, Unknown):
+            if not outcome.is_gone:
+                raise self._unknown() from outcome.cause
+            self.doubts.remove(draft)
+            return None
+        return existing
+
+    def _confirm(self, draft: Draft) -> Outcome:
+        """Look whether the snapshot belongs to the history, and do what follows the publishing."""
         with Errands(self.store.storage) as errands:
             hint = errands.start(partial(self.store.snapshots.write_latest_hint, draft.snapshot.id))
-            if take_back_if_rolled_back(self.store, draft.base, draft.snapshot):
-                return False
+            outcome = confirm_published(self.store, draft.base, draft.snapshot, draft.entries)
+            if not isinstance(outcome, Published):
+                return outcome
             self._take_back_if_replaced(draft)
             self._drop_lost_drafts(draft.snapshot, published=True)
             hint.result()
             self.drafts.remove_unused_copies(draft.snapshot)
-        return True
+        return outcome
 
     def _check_files(self, metadata: Sequence[WrittenFile]) -> None:
         """Check that the files exist that the next snapshot will name and that this attempt does not write itself.
@@ -277,7 +298,8 @@ class CommitRun:
 
     def _tell_retry(self, outcome: Outcome, draft: Draft, wait: float) -> None:
         if is_observed("retry"):
-            why = {LostRace: "lost the race", Unknown: "outcome unknown"}.get(type(outcome), "rolled back")
+            is_lost, is_gone = isinstance(outcome, LostRace), isinstance(outcome, Unknown) and outcome.is_gone
+            why = "lost the race" if is_lost else "rolled back" if is_gone else "outcome unknown"
             details = {"why": why, "wanted_snapshot": draft.snapshot.id, "wait_ms": round(wait * 1000, 3)}
             tell(self._event("retry", details, {}))
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from lakewright.commit.changes import record_count
-from lakewright.commit.publish import publisher_of, take_back_if_rolled_back
+from lakewright.commit.publish import confirm_published, publisher_of
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -112,8 +112,7 @@ def publish_state(
             _discard(store, draft)
             raise
         if _is_ours(store, target, outcome):
-            if take_back_if_rolled_back(store, latest, draft.snapshot):
-                raise HistoryChangedError  # its metadata stays for the orphans: it was visible, others may read it
+            _is_ours(store, target, confirm_published(store, latest, draft.snapshot, draft.entries))
             store.snapshots.write_latest_hint(draft.snapshot.id)
             return draft.snapshot
         _discard(store, draft)
@@ -142,6 +141,7 @@ def publish_above(store: TableStore, target: Snapshot, since: Snapshot | None, a
             following = replace(copy, id=cover.id + 1, commit_user=str(uuid.uuid4()), uuid=str(uuid.uuid4()))
             if not _is_ours(store, target, publisher.publish(following, cover)):
                 break
+            _is_ours(store, target, confirm_published(store, cover, following, ()))
             cover = following
         else:
             store.snapshots.write_latest_hint(cover.id)

@@ -42,7 +42,7 @@ class Unknown:
     """The reply was lost: the snapshot may be visible, or may still become so."""
 
     cause: Exception
-    is_gone: bool = False  # it was visible, and a rollback has removed it since
+    is_gone: bool = False  # it was created, but does not belong to the history, and is removed: it has lost
 
 
 Outcome: TypeAlias = Published | LostRace | Unknown

@@ -1,9 +1,9 @@
-"""The snapshots of a table: their files, the two hints that make finding them fast, or a server that names the newest.
+"""The snapshots of a table: their files, the hints that are left for other readers, or a server that names the newest.
 
-Ids come in, snapshots go out. Only the snapshot files decide which snapshots exist: the hints `LATEST` and `EARLIEST`
-may be empty, missing, too old or too new, so a hint is used only if the files agree with it. A snapshot file that is
-empty or cut short may still be being written by a writer that does not create it in one step, so it is read again
-before it is reported as damaged.
+Only the snapshot files decide which snapshots exist, and the newest is the one with the highest id. The hints `LATEST`
+and `EARLIEST` may be empty, missing, too old or too new, and are written for readers that use them. A snapshot file
+that is empty or cut short may still be being written by a writer that does not create it in one step, so it is read
+again before it is reported as damaged.
 
 Where a server owns the history, it alone says which snapshot is the newest: a file with a higher id belongs to a
 snapshot that was rolled back.
@@ -11,7 +11,7 @@ snapshot that was rolled back.
 
 from __future__ import annotations
 
-import itertools
+import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -19,13 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from typing import TypeVar
 
 from lakewright.errors import CorruptTableError, NotFoundError
 from lakewright.metadata.home import HistoryOwner
 from lakewright.spec.snapshot import MIN_LONG, Snapshot, is_same_state, snapshot_from_json
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, numbered
-from lakewright.storage.side_by_side import Errand, Errands
+from lakewright.storage.side_by_side import Errands
 
 _HINT_BYTES = 64  # a number of 64 bits has at most 20
 HINT_READS_MAX = 3
@@ -33,10 +34,22 @@ HINT_WAIT_SECONDS = 0.001
 BODY_READS_MAX = 10
 BODY_WAIT_SECONDS = 0.2
 EXPIRY_STEPS_MAX = 300  # how many snapshots may expire while the oldest is being opened
+IDS_PER_SECOND_MAX = 1000  # more snapshots than any remote store creates one after the other
 _LAST_SEEN_MAX = 4096
-# By the directory, the newest snapshot that this process saw: what to ask for early, never what to believe.
-_last_seen: dict[str, int] = {}
 LATEST_LOOKS_MAX = 5  # how often a rollback may remove the newest snapshot while it is being opened
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The newest snapshot that this process saw, which it was at some time: what to ask for early, not to believe."""
+
+    snapshot_id: int
+    began: float  # of the clock that never goes back
+
+
+_last_seen: dict[str, _Seen] = {}  # by the directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +65,15 @@ class Snapshots:
         """Return the newest snapshot, None for a table that was never written."""
         if self.owner is not None:
             return self.owner.latest()
-        hint, snapshot = self._by_hint()
-        if snapshot is not None:
-            return snapshot
         for _ in range(LATEST_LOOKS_MAX):
-            newest = max(self.ids(), default=None)
-            if newest is not None:
-                with suppress(FileNotFoundError):
-                    snapshot = self._read(newest)
-                    self._saw(newest)
-                    return snapshot
-            elif hint is None:
+            began = time.monotonic()
+            newest, snapshot = self._look(self.find)
+            if newest is None and self._hint(self.layout.latest_hint) is None:
                 return None
-            else:
+            if newest is not None and (snapshot := snapshot or self.find(newest)) is not None:
+                self._saw(newest, began)
+                return snapshot
+            if newest is None:
                 # Of a rollback and an expiry at work, each may have removed the snapshot that the other one kept; the
                 # rollback puts it back.
                 self.sleep(HINT_WAIT_SECONDS)
@@ -73,43 +82,73 @@ class Snapshots:
         path = self.layout.snapshot_directory
         raise NotFoundError(f"the newest snapshot in {path} was removed again and again; try again later", path=path)
 
-    def _by_hint(self) -> tuple[int | None, Snapshot | None]:
-        """Return the number in the hint, and its snapshot if that is the newest.
-
-        Far away, the hint is read side by side with the snapshot that this process saw last, which is mostly the same.
-        """
-        guess = _last_seen.get(self.layout.snapshot_directory) if self.storage.requests_at_once > 1 else None
-        with Errands(self.storage) as errands:
-            asked = {} if guess is None else {guess: self._ask(errands, guess)}
-            hint = self._hint(self.layout.latest_hint)
-            if hint is None or hint <= 0:
-                return hint, None
-            has_next, found = asked.get(hint) or self._ask(errands, hint)
-            snapshot = None if has_next.result() else found.result()
-            if snapshot is not None:
-                self._saw(hint)
-            return hint, snapshot
-
-    def _ask(self, errands: Errands, snapshot_id: int) -> tuple[Errand[bool], Errand[Snapshot | None]]:
-        """Ask whether there is a snapshot after this one, and for this one."""
-        return errands.start(partial(self.exists, snapshot_id + 1)), errands.start(partial(self.find, snapshot_id))
-
-    def _saw(self, snapshot_id: int) -> None:
-        """Remember the newest snapshot, so that it can be asked for early."""
-        if self.storage.requests_at_once > 1:
-            if len(_last_seen) >= _LAST_SEEN_MAX:
-                _last_seen.clear()
-            _last_seen[self.layout.snapshot_directory] = snapshot_id
-
     def latest_id(self) -> int | None:
         """Return the id of the newest snapshot, None for a table that was never written."""
         if self.owner is not None:
             newest = self.owner.latest()
             return None if newest is None else newest.id
-        hint = self._hint(self.layout.latest_hint)
-        if hint is not None and hint > 0 and not self.exists(hint + 1) and self.exists(hint):
-            return hint
-        return max(self.ids(), default=None)
+        began = time.monotonic()
+        newest_id, _ = self._look(self.exists)
+        if newest_id is not None:
+            self._saw(newest_id, began)
+        return newest_id
+
+    def _look(self, ask: Callable[[int], T]) -> tuple[int | None, T | None]:
+        """Return the highest id that exists, and the answer to a call about it if that was asked for early.
+
+        Only a listing finds it. A file that exists below a gap may be of a snapshot that was rolled back, or that was
+        published too late, so neither the hint nor an id that has no successor tells. On remote stores the snapshot
+        that this process saw last is asked for beside the listing, because it mostly still is the newest.
+        """
+        if self.storage.requests_at_once > 1 and (seen := _last_seen.get(self.layout.snapshot_directory)) is not None:
+            with Errands(self.storage) as errands:
+                listed = errands.start(partial(self._highest, self._name_before(seen.snapshot_id)))
+                answer = errands.start(partial(ask, seen.snapshot_id))
+                newest = listed.result()
+                if newest is not None and newest > seen.snapshot_id:
+                    return newest, None
+                if found := answer.result():
+                    return seen.snapshot_id, found
+        return self._highest(""), None
+
+    def ids_above(self, snapshot_id: int) -> list[int]:
+        """Return the ids that exist and are higher than one, in order."""
+        names = self.storage.names(self.layout.snapshot_directory, after=self._name_before(snapshot_id))
+        return [found for found in numbered(names, "snapshot-") if found > snapshot_id]
+
+    def hinted_earliest(self) -> int | None:
+        """Return the id in the hint EARLIEST, None where there is none."""
+        return self._hint(self.layout.earliest_hint)
+
+    def _name_before(self, snapshot_id: int) -> str:
+        """Return a name after which the names of all higher ids come; empty, the first name, where none is known.
+
+        `snapshot-10` comes before `snapshot-9`: so only while no id of more digits can exist yet.
+        """
+        seen = _last_seen.get(self.layout.snapshot_directory)
+        if seen is None:
+            return ""
+        possible = seen.snapshot_id + IDS_PER_SECOND_MAX * (1 + time.monotonic() - seen.began)
+        return f"snapshot-{snapshot_id}" if possible < 10 ** len(str(snapshot_id)) else ""
+
+    def expect(self, snapshot_id: int) -> None:
+        """Let the next look for the newest snapshot ask for this one early: somebody has created it."""
+        self._saw(snapshot_id)
+
+    def _highest(self, after: str) -> int | None:
+        ids = numbered(self.storage.names(self.layout.snapshot_directory, after=after), "snapshot-")
+        return ids[-1] if ids else None
+
+    def _saw(self, snapshot_id: int, began: float | None = None) -> None:
+        """Remember the newest snapshot, and when it was known to be that: `began`, or as the one before it."""
+        if self.storage.requests_at_once > 1:
+            if len(_last_seen) >= _LAST_SEEN_MAX:
+                _last_seen.clear()
+            directory = self.layout.snapshot_directory
+            if began is None:
+                before = _last_seen.get(directory)
+                began = -math.inf if before is None else before.began
+            _last_seen[directory] = _Seen(snapshot_id, began)
 
     def earliest(self) -> Snapshot | None:
         """Return the oldest snapshot, None for a table that was never written."""
@@ -124,9 +163,6 @@ class Snapshots:
 
     def earliest_id(self) -> int | None:
         """Return the id of the oldest snapshot, None for a table that was never written."""
-        hint = self._hint(self.layout.earliest_hint)
-        if hint is not None and hint > 0 and self.exists(hint) and not self.exists(hint - 1):
-            return hint
         return min(self.ids(), default=None)
 
     def exists(self, snapshot_id: int) -> bool:
@@ -135,8 +171,7 @@ class Snapshots:
 
     def ids(self) -> list[int]:
         """Return the ids of all snapshots, in order."""
-        names = (info.path.rpartition("/")[2] for info in self.storage.list(self.layout.snapshot_directory))
-        ids = numbered(names, "snapshot-")
+        ids = numbered(self.storage.names(self.layout.snapshot_directory), "snapshot-")
         if self.owner is None or not ids:
             return ids
         newest = self.latest_id() or 0
@@ -175,14 +210,6 @@ class Snapshots:
                 if not older:
                     return
                 snapshot_id = ids[older - 1]
-
-    def walk_on(self, from_id: int) -> Iterator[Snapshot]:
-        """Yield the snapshot of this id and those after it, oldest first, up to the first that is missing."""
-        for snapshot_id in itertools.count(from_id):
-            try:
-                yield self._read(snapshot_id)
-            except FileNotFoundError:
-                return
 
     def of_user(self, user: str) -> Snapshot | None:
         """Return the newest snapshot that this user committed, None if there is none."""
@@ -240,7 +267,7 @@ class Snapshots:
         )
 
     def write_latest_hint(self, snapshot_id: int) -> None:
-        """Tell readers where to look first. A hint decides nothing, so a failure to write it is none.
+        """Tell other readers where to look first. A hint decides nothing, so a failure to write it is not an error.
 
         Where a server owns the history, hints are its own.
         """

@@ -97,6 +97,12 @@ class Storage(Protocol):
     def list(self, directory: str) -> Iterator[FileInfo]:
         """Yield the files directly inside a directory; nothing where it does not exist."""
 
+    def names(self, directory: str, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the files directly inside a directory, in any order; cheaper than `list`.
+
+        Names that do not come after `after`, compared by their bytes, may be left out.
+        """
+
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the directories directly inside a directory."""
 

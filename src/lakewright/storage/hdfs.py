@@ -126,6 +126,10 @@ class HdfsStorage:
                 modified = int(cast("int", status["modificationTime"]))
                 yield FileInfo(path, int(cast("int", status["length"])), modified)
 
+    def names(self, directory: str, *, after: str = "") -> Iterator[str]:  # noqa: ARG002 - one request lists them all
+        """Yield the names of the files directly inside a directory, by name."""
+        return (path.rpartition("/")[2] for path, status in self._entries(directory) if status["type"] == "FILE")
+
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the directories directly inside a directory, by name."""
         for path, status in self._entries(directory):

@@ -128,6 +128,14 @@ class LocalStorage:
             if entry.is_file(follow_symlinks=False) and (info := _file_info(entry)) is not None:
                 yield info
 
+    def names(self, directory: str, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the regular files directly inside a directory, in any order."""
+        try:
+            with os.scandir(_plain(directory).rstrip("/") or "/") as entries:
+                yield from [e.name for e in entries if e.name > after and e.is_file(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the real directories directly inside a directory, by name."""
         for entry in _entries(_plain(directory)):

@@ -114,6 +114,16 @@ class ObjectStorage:
         objects, _ = self._client.list_level(prefix)
         yield from self._without_markers(sorted(objects, key=lambda info: info.key), prefix)
 
+    def names(self, directory: str, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the objects directly inside a directory, by name."""
+        prefix = self._prefix(directory).rstrip("/")
+        offset = f"{prefix}/{after}".lstrip("/")
+        objects = self._client.list(prefix, offset=offset) if after else self._client.list_level(prefix)[0]
+        for info in self._without_markers(objects, prefix):
+            inner, _, name = info.path.rpartition("/")
+            if inner == self._client.path(prefix).rstrip("/"):
+                yield name
+
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the directories directly inside a directory, by name."""
         _, directories = self._client.list_level(self._prefix(directory))

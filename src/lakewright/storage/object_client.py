@@ -188,10 +188,9 @@ class ObjectClient:
         """
         return self._call_once(key, call)
 
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """Yield every object below a prefix that is a directory, by key."""
-        last: str | None = None
-        cuts = 0
+    def list(self, prefix: str, *, offset: str | None = None) -> Iterator[ObjectInfo]:
+        """Yield every object below a prefix that is a directory, by key, those whose key comes after `offset`."""
+        last, cuts = offset, 0
         while True:
             # The client repeats a request that is refused, but not one whose answer is cut.
             pages = self._pages(prefix, last)

@@ -106,6 +106,11 @@ class MemoryStorage:
         """Yield the files directly inside a directory, by name."""
         return (info for info in self.walk(directory) if "/" not in info.path[len(_prefix(directory)) :])
 
+    def names(self, directory: str, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the files directly inside a directory, by name."""
+        names = (info.path.rpartition("/")[2] for info in self.list(directory))
+        return (name for name in names if name > after)
+
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the directories directly inside a directory, by name."""
         prefix = _prefix(directory)
@@ -376,7 +381,7 @@ class Call:
 
 
 _WRITES = frozenset("create replace open_output write close make_directory rename_directory link".split())
-_LISTINGS = frozenset("list list_directories walk".split())
+_LISTINGS = frozenset("list names list_directories walk".split())
 _ERRNO = {FaultKind.SHORT_WRITE: errno.ENOSPC, FaultKind.DISK_FULL: errno.ENOSPC, FaultKind.UNAVAILABLE: errno.EAGAIN}
 
 
@@ -430,6 +435,10 @@ class FaultyStorage:
     def list(self, directory: str) -> Iterator[FileInfo]:
         """Yield the files directly inside a directory."""
         return iter(self.run("list", directory, lambda: [*self.inner.list(directory)]))
+
+    def names(self, directory: str, *, after: str = "") -> Iterator[str]:
+        """Yield the names of the files directly inside a directory."""
+        return iter(self.run("names", directory, lambda: [*self.inner.names(directory, after=after)]))
 
     def list_directories(self, directory: str) -> Iterator[str]:
         """Yield the paths of the directories directly inside a directory."""
@@ -490,7 +499,7 @@ class FaultyStorage:
             case FaultKind.PRECONDITION:
                 return cast("T", False)  # noqa: FBT003 - the reply of `create`
             case FaultKind.STALE_LISTING if verb in _LISTINGS:
-                return cast("T", self._stale(cast("Iterable[object]", result)))
+                return cast("T", self._stale(path, cast("Iterable[object]", result)))
         return result
 
     def _before(self, kind: FaultKind | None, verb: str, path: str, half: Callable[[], object] | None) -> None:
@@ -524,9 +533,10 @@ class FaultyStorage:
         self.dead = True
         raise Crash(f"crashed at call {len(self.calls)}: {verb} {path}")
 
-    def _stale(self, listing: Iterable[object]) -> Sequence[object]:
-        """Leave out what was created through this storage."""
-        return [one for one in listing if (one.path if isinstance(one, FileInfo) else one) not in self._created]
+    def _stale(self, directory: str, listing: Iterable[object]) -> Sequence[object]:
+        """Leave out what was created through this storage: files, directories by their paths, or names."""
+        paths = [(one, one.path if isinstance(one, FileInfo) else str(one)) for one in listing]
+        return [one for one, path in paths if self._created.isdisjoint({path, f"{directory}/{path}"})]
 
 
 _NOTHING_HAPPENS = frozenset(

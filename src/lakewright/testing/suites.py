@@ -165,6 +165,9 @@ class StorageContract:
             (f"{root}/t/b", 3),
         ]
         assert all(info.modified_millis > 1_500_000_000_000 for info in storage.list(f"{root}/t"))
+        assert sorted(storage.names(f"{root}/t")) == ["a", "b"]
+        assert {name for name in storage.names(f"{root}/t", after="a") if name > "a"} == {"b"}
+        assert list(storage.names(f"{root}/absent")) == []
         assert list(storage.list_directories(f"{root}/t")) == [f"{root}/t/x", f"{root}/t/z"]
         assert list(storage.list_directories(f"{root}/t/z")) == []
         walked = {info.path: info.size for info in storage.walk(f"{root}/t")}

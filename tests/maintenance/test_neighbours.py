@@ -81,13 +81,24 @@ def _force(catalog: lw.Catalog, name: str, path: str) -> None:
 # Refused before anything is written.
 
 
+ROOTS = ("file:///", "file:/", "/", "s3://bucket", "s3://bucket/", "oss://bucket//")
+TABLES = (
+    *("file://{wh}", "file://{wh}/d.db", "file:{wh}/d.db/victim", "file://{wh}/d.db/victim/bucket-0"),
+    *("{wh}/d.db/victim/", "file://{wh}/d.db/t", "file://{wh}/d.db/later", "file://{wh}/.."),
+    *("file://{wh}/x/../d.db/victim", "file://{wh}//d.db//victim", "file://{tmp}", "file://{tmp}/link"),
+)
+VERBS = ("create", "alter", "copy", "sql")
+
+
 @pytest.mark.parametrize(
-    "path", ["file:///", "file:/", "/", "file://{wh}", "file://{wh}/d.db", "file:{wh}/d.db/victim",
-             "file://{wh}/d.db/victim/bucket-0", "{wh}/d.db/victim/", "file://{wh}/d.db/t", "file://{wh}/d.db/later",
-             "file://{wh}/..", "file://{wh}/x/../d.db/victim", "file://{wh}//d.db//victim", "file://{tmp}",
-             "file://{tmp}/link", "s3://bucket", "s3://bucket/", "oss://bucket//"],
-)  # fmt: skip
-@pytest.mark.parametrize("verb", ["create", "alter", "copy", "sql"])
+    ("catalog", "path", "verb"),
+    [
+        *(("filesystem", path, "create") for path in (*ROOTS, *TABLES)),
+        *(("filesystem", path, verb) for path in (ROOTS[0], TABLES[2]) for verb in VERBS[1:]),
+        ("jdbc", TABLES[2], "create"),
+    ],
+    indirect=["catalog"],
+)
 def test_an_external_path_at_a_root_or_where_tables_are_is_refused(
     catalog: lw.Catalog, tmp_path: Path, path: str, verb: str
 ) -> None:

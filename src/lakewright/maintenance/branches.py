@@ -31,8 +31,8 @@ from lakewright.maintenance.restore import is_pin, pinned, publish_above, remove
 from lakewright.maintenance.rollback import (
     CoverGoneError,
     check_covered,
-    remove_between,
     remove_changelogs,
+    replace_between,
     uncover,
     write_hints,
 )
@@ -205,11 +205,11 @@ class _Forwarded:
 def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: Snapshot, before: Iterable[Tag]) -> None:
     """Replace the history of the current branch by that of the other, below the snapshot on top that covers this."""
     first_id, earliest = branch.first_id, min(branch.snapshots)
-    check_covered(store, [cover])
+    check_covered(store, cover)
     if first_id == earliest:
         _remove_below(store, first_id, branch.schemas)
+    covers = replace_between(store, target, cover, first_id=first_id)
     _copy_snapshots(store, branch.snapshots, first_id)
-    covers = remove_between(store, target, cover)
     _replace_schemas(store, branch.schemas)
     remove_changelogs(store, first_id, cover.id)
     covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]

@@ -34,7 +34,7 @@ from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import DELETE, ManifestEntry
-from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot, is_same_state
+from lakewright.spec.snapshot import COPY_OF, MAX_LONG, CommitKind, Snapshot, is_same_state
 from lakewright.version import __version__
 
 T = TypeVar("T")
@@ -150,14 +150,18 @@ def publish_above(store: TableStore, target: Snapshot, since: Snapshot | None, a
 
 
 def unchanged(store: TableStore, target: Snapshot) -> Snapshot:
-    """Write the manifest lists of a snapshot that follows another one and changes nothing, and return it."""
+    """Write the manifest lists of a snapshot that has the state of another one and changes nothing, and return it.
+
+    A property marks it: it may come after a snapshot of another state.
+    """
     manifests = store.manifests
-    return _with_lists(
+    copy = _with_lists(
         target,
         manifests.write_list(manifests.without_cache().files_of(target)),
         manifests.write_list([]),
         record_count(()),
     )
+    return replace(copy, properties={**copy.properties, COPY_OF: str(target.id)})
 
 
 def _is_ours(store: TableStore, target: Snapshot, outcome: Outcome) -> bool:
@@ -235,6 +239,7 @@ def _with_lists(target: Snapshot, base: tuple[str, int], delta: tuple[str, int],
         uuid=str(uuid.uuid4()),
         writer_version=f"lakewright-{__version__}",
         operation=None,
+        properties={key: value for key, value in target.properties.items() if key != COPY_OF},
     )
 
 

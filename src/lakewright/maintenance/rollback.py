@@ -1,15 +1,17 @@
 """Rollback: the id of a snapshot or the name of a tag in; the table is at that state, and what came after it is gone.
 
 First a tag pins the target, and a new snapshot with the wanted state is published on top, so that readers see that
-state at once and writers that are at work plan again on it. Below it the snapshot files, long-lived changelogs and tags
-after the target are removed, and then the new snapshot itself, so that the target is the newest one. Manifests and data
+state at once and writers that are at work plan again on it. Below it the snapshots after the target are replaced by
+copies of the wanted state, and long-lived changelogs and tags are removed. Then the new snapshot and the copies are
+removed, newest first, so that the target is the newest one and there is never a gap in the ids. Manifests and data
 files stay until the removal of orphans, so a reader that has planned on a removed snapshot finishes its read.
 
 Always holds: readers see the state before or the target, never one between, also if the rollback is cut short; the same
 rollback, called again, finishes it. The target is read, with its manifests, before anything is removed. What somebody
-commits on top of the new snapshot stays, and then the new snapshot stays too. A commit of lakewright that was planned
-on a removed snapshot finds that out and plans again; other engines do not look, so let their writers rest. Of two calls
-that change the history, the one whose snapshot on top came later decides: the other ends when it finds its own gone.
+commits on top of the new snapshot or of a copy stays, and then those below it stay too. A commit of lakewright that was
+planned on a removed snapshot finds that out and plans again; other engines do not look, so let their writers rest. Of
+two calls that change the history, the one whose snapshot on top came later decides: the other ends when it finds its
+own gone.
 
 Where a server owns the history, it removes the later snapshots itself.
 """
@@ -24,7 +26,6 @@ from dataclasses import dataclass, replace
 
 from lakewright.display.notebook import InNotebook
 from lakewright.errors import (
-    CommitContentionError,
     CorruptTableError,
     LakewrightWarning,
     NotFoundError,
@@ -41,9 +42,9 @@ from lakewright.maintenance.restore import (
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, to_json
+from lakewright.storage.side_by_side import each
 
 RESTORED = "rollback-to-as-latest-"  # begins the names of tags that protect a state which was published again
-_LOOKS_MAX = 10  # how often others may commit while the newest snapshots are being removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,9 @@ def _go_back(
 ) -> None:
     """Make a snapshot the newest one, below the one on top that covers this."""
     if not is_there:  # the snapshot of the tag has expired, or another one has its id
-        check_covered(store, [cover])
+        check_covered(store, cover)
         store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
-    covers = remove_between(store, snapshot, cover)
+    covers = replace_between(store, snapshot, cover)
     remove_changelogs(store, snapshot.id + 1, cover.id)
     _remove_tags(store, {*removed.tags, *_tags_between(store, snapshot.id, cover.id)})
     uncover(store, snapshot, covers)
@@ -149,52 +150,69 @@ class CoverGoneError(Exception):
     """The snapshot that covers the changes below it is gone: others have changed the history after it."""
 
 
-def check_covered(store: TableStore, covers: Sequence[Snapshot]) -> None:
-    """Raise CoverGoneError if the first of the snapshots that cover changes is gone; the others are removed then."""
-    if not store.snapshots.holds(covers[0]):
-        _remove_covers(store, covers[1:])
+def check_covered(store: TableStore, cover: Snapshot) -> None:
+    """Raise CoverGoneError if the snapshot that covers changes is gone."""
+    if not store.snapshots.holds(cover):
         raise CoverGoneError
 
 
-def remove_between(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
-    """Remove the snapshots between the one that is to be the newest and the one on top that covers it.
+def replace_between(
+    store: TableStore, kept: Snapshot, cover: Snapshot, *, first_id: int | None = None
+) -> list[Snapshot]:
+    """Replace the snapshots between the one that is to be the newest and the one on top by copies of the wanted state.
 
-    The oldest goes first, so a commit that takes an id which became free finds that its base is gone. Only one that was
-    planned on the kept snapshot itself would not: so the id after it is not free until the end, but gets a snapshot
-    that changes nothing. Return the snapshots to remove in the end, in this order.
+    With `first_id` those from that id on, which may be below the one that is to be the newest. So no id becomes free
+    while others may plan on the snapshot on top, there is never a gap in the ids, and whatever others extend of it has
+    the wanted state. Return the snapshots to remove in the end, newest first.
     """
-    first = kept.id + 1
-    covers = [cover]
-    check_covered(store, covers)
-    if store.snapshots.exists(first) and first < cover.id:
-        covers.append(replace(unchanged(store, kept), id=first))
-        store.storage.replace(store.layout.snapshot_file(first), to_json(covers[-1]).encode())
-    for _ in range(_LOOKS_MAX):
-        later = [snapshot_id for snapshot_id in store.snapshots.ids() if first < snapshot_id < cover.id]
-        check_covered(store, covers)
-        if not later:
-            return covers
-        for snapshot_id in later:
-            store.storage.delete(store.layout.snapshot_file(snapshot_id))
-    raise CommitContentionError(
-        f"{store.name}: others commit while its newest snapshots are being removed; try again", table=store.name
-    )
+    check_covered(store, cover)
+    first_id = kept.id + 1 if first_id is None else first_id
+    between = [snapshot_id for snapshot_id in store.snapshots.ids() if first_id <= snapshot_id < cover.id]
+    if not between:
+        return [cover]
+    state = unchanged(store, kept)
+    copies = [replace(state, id=snapshot_id) for snapshot_id in reversed(between)]
+
+    def put(copy: Snapshot) -> None:
+        check_covered(store, cover)
+        store.storage.replace(store.layout.snapshot_file(copy.id), to_json(copy).encode())
+        if not store.snapshots.holds(cover):  # another call was faster, and the id may be free by its will
+            if store.snapshots.holds(copy):
+                store.storage.delete(store.layout.snapshot_file(copy.id), durable=True)
+            raise CoverGoneError
+
+    each(store.storage, put, copies)
+    return [cover, *(copy for copy in copies if copy.id > kept.id)]
 
 
 def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot]) -> None:
-    """Remove the snapshots that covered the changes below them, unless others have committed on top of them."""
-    check_covered(store, covers)
+    """Remove the snapshots that covered the changes below them, newest first, until others have committed on top."""
+    check_covered(store, covers[0])
     put_back(store, kept)
-    write_hints(store)  # makes what was removed below durable: a power cut must not bring it back uncovered
-    _remove_covers(store, covers)
+    write_hints(store)  # makes what was changed below durable: a power cut must not bring it back uncovered
+    for cover in covers:
+        if not _remove_newest(store, cover):
+            break
     put_back(store, kept)
     write_hints(store)
 
 
-def _remove_covers(store: TableStore, covers: Iterable[Snapshot]) -> None:
-    for cover in covers:
-        if max(store.snapshots.ids(), default=0) == cover.id and store.snapshots.holds(cover):
-            store.storage.delete(store.layout.snapshot_file(cover.id))
+def _remove_newest(store: TableStore, cover: Snapshot) -> bool:
+    """Remove a snapshot if it is the newest; False if others have committed on top of it, and it stays.
+
+    A commit that was planned on it may come in the same moment. Then it is put back, so that there is no gap below.
+    """
+    newest = store.snapshots.latest_id() or 0
+    if newest < cover.id:
+        return True  # an expiry has removed it
+    if newest > cover.id or not store.snapshots.holds(cover):
+        return False
+    path = store.layout.snapshot_file(cover.id)
+    store.storage.delete(path, durable=True)
+    if not store.snapshots.exists(cover.id + 1):
+        return True
+    store.storage.create(path, to_json(cover).encode())
+    return False
 
 
 def put_back(store: TableStore, kept: Snapshot) -> None:

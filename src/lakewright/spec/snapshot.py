@@ -17,6 +17,8 @@ from lakewright.display.notebook import InNotebook
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 
 MAX_LONG = 9223372036854775807  # the identifier of every batch commit
+# The property of a snapshot by which a rollback keeps an id from being used: the snapshot whose state it has.
+COPY_OF = "lakewright.copy-of"
 MIN_LONG = -9223372036854775808
 VERSION = 3  # of new snapshots; 1 and 2 lack some keys
 

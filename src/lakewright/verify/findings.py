@@ -26,12 +26,16 @@ _METADATA = (
     "restore the file from a copy, or roll back to the newest snapshot that is sound (table.rollback_to); a damaged "
     "file of a snapshot is given up by deleting it and calling table.repair()"
 )
+_GAP = (
+    "nothing, if a rollback or a writer was cut short: the history begins above the gap; if snapshot files were lost, "
+    "restore them from a copy"
+)
 _REWRITE = "rewrite the rows: overwrite the partition, or roll back to a sound snapshot (table.rollback_to)"
 
 # The severity and the remedy of every kind of finding.
 KINDS: Final[dict[str, tuple[str, str]]] = {
     "hint": (INFO, "nothing: readers look again, and the next commit or table.repair() writes it"),
-    "snapshot-gap": (ERROR, "restore the missing snapshot files, or roll back to the one before the gap"),
+    "snapshot-gap": (WARNING, _GAP),
     "schema-gap": (WARNING, "restore the missing schema file from a copy; nothing that was checked needs it"),
     "missing-schema": (ERROR, "restore the schema file from a copy, or roll back to a snapshot that does not need it"),
     "missing-file": (ERROR, _FILE_GONE),

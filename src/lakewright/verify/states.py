@@ -21,6 +21,7 @@ from lakewright.spec.manifest import ADD, FileIdentity, IndexEntry, ManifestEntr
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.spec.snapshot import COPY_OF
 from lakewright.verify.findings import Findings
 from lakewright.verify.history import Branch, State
 from lakewright.verify.manifests import ManifestFiles
@@ -120,6 +121,9 @@ class BranchWalk:
         before = self._last
         # A tag may be of a line of history that was rolled back.
         follows = before is not None and not state.is_tag and before.snapshot.id + 1 == state.snapshot.id
+        # Of a rollback or fast-forward at work, or one that was cut short, copies of the wanted state are in between.
+        if before is not None and (COPY_OF in before.snapshot.properties or COPY_OF in state.snapshot.properties):
+            follows = False
         if before is not None and follows and base is not None and self._names == {m.file_name for m in base}:
             return set(), True
         old = self.live

@@ -41,7 +41,7 @@ def catalog(server: RestServer) -> RESTCatalog:
     assert isinstance(opened, RESTCatalog)
     api = replace(opened.api, server=replace(opened.api.server, patience=Patience(2, 2, pause_first=0.001)))
     patient = replace(opened, api=api)
-    patient.create_database("d")
+    patient.create_database("d", properties={"old": "x"})
     return patient
 
 
@@ -172,6 +172,11 @@ def _verbs(catalog: RESTCatalog) -> dict[str, tuple[str, Callable[[], None], Cal
             lambda: catalog.alter_database("d", {"k": "v"}),
             lambda: catalog.get_database("d").options.get("k") == "v",
         ),
+        "unset of a database": (
+            "POST .*/databases/d$",
+            lambda: catalog.alter_database("d", {"old": None}),
+            lambda: "old" not in catalog.get_database("d").options,
+        ),
         "drop database": (
             "DELETE .*/databases/d$",
             lambda: catalog.drop_database("d", cascade=True),
@@ -180,7 +185,10 @@ def _verbs(catalog: RESTCatalog) -> dict[str, tuple[str, Callable[[], None], Cal
     }
 
 
-VERBS = ("create", "alter", "rename", "drop", "create database", "alter database", "drop database")
+VERBS = (
+    *("create", "alter", "rename", "drop"),
+    *("create database", "alter database", "unset of a database", "drop database"),
+)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -225,6 +233,16 @@ def test_a_call_that_is_never_answered_ends_as_unknown(server: RestServer, catal
         call()
     server.calm()
     assert not is_done()
+
+
+def test_a_table_of_the_new_name_is_no_sign_that_a_rename_was_carried_out(
+    server: RestServer, catalog: RESTCatalog
+) -> None:
+    catalog.create_table("d.t", SCHEMA)
+    catalog.create_table("d.u", SCHEMA)
+    server.fail(1, "cut", "POST .*/rename$")
+    with pytest.raises(lw.TableAlreadyExistException):
+        catalog.rename_table("d.t", "d.u")
 
 
 def test_a_name_that_others_take_meanwhile_is_not_ours(server: RestServer, catalog: RESTCatalog) -> None:

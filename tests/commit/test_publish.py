@@ -3,9 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from lakewright.commit.publish import SnapshotFiles
+import lakewright as lw
+from lakewright.commit.publish import SnapshotFiles, take_back_if_rolled_back
 from lakewright.metadata.home import LostRace, Published, Unknown
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.storage.layout import Layout
@@ -105,3 +107,29 @@ def test_object_stores_are_spared_the_second_look(tmp_path: Path) -> None:
     storage = Scripted(tmp_path, renames=False)
     assert publisher(storage, tmp_path).publish(OURS, None) == Published(1)
     assert storage.reads == 0
+
+
+@pytest.mark.parametrize(
+    ("gone", "newest", "taken_back"),
+    [
+        ((), 3, False),
+        ((2,), 3, True),  # an older one is left: the base was rolled back
+        ((1, 2), 3, False),  # none is left: the base has expired
+        ((2,), 4, False),  # somebody built on ours
+    ],
+)
+def test_a_snapshot_is_taken_back_only_if_its_base_was_rolled_back(
+    tmp_path: Path, gone: tuple[int, ...], newest: int, *, taken_back: bool
+) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    catalog.create_table("d.t", pa.schema({"n": pa.int64()}))
+    table = catalog.get_table("d.t")
+    for number in range(newest):
+        lw.write_table(pa.table({"n": [number]}), table)
+    store = table.store
+    base, own = store.snapshots.get(2), store.snapshots.get(3)
+    for snapshot_id in gone:
+        store.storage.delete(store.layout.snapshot_file(snapshot_id))
+    assert take_back_if_rolled_back(store, base, own) is taken_back
+    assert store.snapshots.exists(3) is not taken_back

@@ -16,6 +16,7 @@ from lakewright.commit.changes import copy_name, origin_name
 from lakewright.commit.committer import Committer
 from lakewright.commit.message.message import CommitMessage, snapshot_name
 from lakewright.commit.renumber import HighestNumbers
+from lakewright.compact.postpone import distribute
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidMessageError
 from lakewright.metadata.home import Outcome, Unknown
 from lakewright.metadata.store import TableStore
@@ -25,23 +26,22 @@ from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.testing.storage import FaultyStorage
+from lakewright.write.writer import WriteJob
 from support.commits import Hooked, metadata_names, used_metadata_names
 from support.keyed_tables import keyed_store
 
 PLACE = (EMPTY_ROW, 0)
 
 
+def rows_of(values: Mapping[int, int]) -> pa.Table:
+    keys, numbers = pa.array(values.keys(), pa.int32()), pa.array(values.values(), pa.int64())
+    return pa.table({"k": keys, "v": numbers, "w": pa.array(["x"] * len(values))})
+
+
 def prepared(store: TableStore, values: Mapping[int, int]) -> list[CommitMessage]:
     """Write rows and return the messages, uncommitted."""
-    rows = pa.table(
-        {
-            "k": pa.array(values.keys(), pa.int32()),
-            "v": pa.array(values.values(), pa.int64()),
-            "w": pa.array(["x"] * len(values)),
-        }
-    )
     with BatchWriteBuilder(store).new_write() as write:
-        write.write_arrow(rows)
+        write.write_arrow(rows_of(values))
         return write.prepare_commit()
 
 
@@ -372,3 +372,20 @@ def test_large_files_are_copied_in_parts(tmp_path: Path, monkeypatch: pytest.Mon
     commit(store, prepared(store, {1: 2}))
     commit(store, mine)
     assert read(store) == _rows(range(5000))
+
+
+def test_rows_that_leave_the_postpone_bucket_count_as_written(tmp_path: Path) -> None:
+    store = keyed_store(tmp_path / "t", {"bucket": -2, "postpone.default-bucket-num": 1})
+
+    def written(values: Mapping[int, int], *, real_buckets: bool) -> list[CommitMessage]:
+        with WriteJob.new(store, real_buckets=real_buckets).open_writer() as writer:
+            writer.write(rows_of(values))
+            return writer.prepare()
+
+    commit(store, written({1: 10}, real_buckets=True))
+    late = written({1: 30}, real_buckets=True)
+    commit(store, written({2: 20, 1: 20}, real_buckets=False))
+    distribute(store)
+    assert read(store) == {1: 20, 2: 20}
+    commit(store, late)
+    assert read(store) == {1: 30, 2: 20}

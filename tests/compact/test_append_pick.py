@@ -107,6 +107,9 @@ def test_files_whose_numbers_overlap_stay_together() -> None:
     assert _names(pick_neighbours(_rules(), _bucket(*files))) == []  # together the first three are not small
     assert _names(pick_neighbours(_rules({"compaction.min.file-num": 3}), _bucket(*files))) == ["abcde"]
     assert _names(pick_neighbours(_rules(full=True), _bucket(*files))) == ["abcde"]
+    # Of files of one row each that were written at the same time, a large one must not come before those joined.
+    tied = [_file("a", 100, 5, rows=1), _file("b", 100, 5, rows=1), _file("L", 5000, 5, rows=1)]
+    assert _names(pick_neighbours(_rules(full=True), _bucket(*tied))) == ["abL"]
 
 
 def _columns(name: str, size: int, first: int, sequence: int) -> DataFile:

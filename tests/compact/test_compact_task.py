@@ -83,6 +83,17 @@ def test_deletes_are_dropped_only_where_nothing_lies_below(tmp_path: Path) -> No
     assert task.deeper == ()
 
 
+def test_deletes_that_are_merged_above_older_rows_stay(tmp_path: Path) -> None:
+    store = keyed_store(tmp_path / "t", {"compaction.force-up-level-0": "true"})
+    commit_rows(store, [(INSERT, k, 1, "a" * 50) for k in range(100)], level=5)
+    commit_rows(store, [(DELETE, 4, None, None), (DELETE, 6, None, None)])
+    commit_rows(store, [(DELETE, 5, None, None)])
+    (task,) = plan_compaction(store, _newest(store))
+    assert (task.output_level, task.drops_deletes) == (4, False)
+    (file,) = run_task(store, task).compact_after
+    assert (file.row_count, file.delete_row_count) == (3, 3)
+
+
 def test_a_failing_task_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = keyed_store(tmp_path / "t", {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"})
     commit_rows(store, [(INSERT, k, 1, "a") for k in range(1000)], level=5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lakewright.lsm.images import Words
-from lakewright.lsm.sorting import packed_order, radix_order
+from lakewright.lsm.images import Layer, Words, number_part
+from lakewright.lsm.sorting import packed_order, radix_order, sort_layers
 from support.effort import every_second
 
 COUNTS = [1, 2, 3, 4, 5, 8, 9, 16, 17, 255, 256, 257, 1024, 1025, 65_536, 65_537]
@@ -35,3 +35,14 @@ def test_words_are_sorted_as_numpy_does(sort: object, count: int) -> None:
                 kept = words.copy()
                 assert np.array_equal(sort(words), np.argsort(words, kind="stable"))
                 assert np.array_equal(words, kept)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("bits", [8, 60, 61, 62, 63, 64])  # with the number of a group in front, more or less than 64
+def test_rows_that_tie_are_ordered_by_the_next_word(groups: int, bits: int) -> None:
+    chance = np.random.default_rng(bits * groups)
+    first = np.repeat(np.arange(groups, dtype=np.uint64), 20)
+    then = chance.integers(0, (1 << bits) - 1, len(first), dtype=np.uint64, endpoint=True)
+    then[:2] = (1 << bits) - 1, 0
+    layers = [Layer((number_part(words),)) for words in (first, then)]
+    assert np.array_equal(sort_layers(layers, len(first)).order, np.lexsort((then, first)))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from lakewright.catalog.open import open_table
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError
+from lakewright.maintenance import orphans
 from lakewright.maintenance.orphans import DAY_MILLIS, find_orphans, remove_orphans
 from lakewright.metadata.store import TableStore
 from lakewright.spec.snapshot import to_json
@@ -70,6 +71,19 @@ def test_young_files_are_left_to_the_writers_at_work(tmp_path: Path) -> None:
     assert remove_orphans(store, older_than_millis=LATER - 1, now=LATER).count == len(strays) - 1
     with pytest.raises(InvalidInputError, match="future"):
         remove_orphans(store, older_than_millis=LATER)
+
+
+def test_files_of_a_commit_after_the_snapshots_were_read_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, strays = table(tmp_path)
+    read = orphans.while_named
+
+    def read_and_commit(store: TableStore, names: Callable[[], None]) -> None:
+        read(store, names)
+        committer(store).commit([message(store, "d", partition=("x",))])
+
+    monkeypatch.setattr(orphans, "while_named", read_and_commit)
+    assert sorted(remove_orphans(store, now=LATER).paths) == strays
+    assert live_names(store) == ["a", "b", "c", "d"]
 
 
 def test_tags_branches_and_changelogs_keep_files_alive(tmp_path: Path) -> None:

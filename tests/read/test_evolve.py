@@ -91,6 +91,18 @@ def test_rows_inside_arrays_and_maps() -> None:
         got.validate(full=True)
 
 
+def test_fields_of_a_row_that_have_the_name_of_another_one_are_told_apart() -> None:
+    old = [DataField(0, "r", row(DataField(10, "x", INT), DataField(11, "y", INT)))]
+    swapped = [DataField(0, "r", row(DataField(11, "x", INT), DataField(10, "y", INT)))]
+    plan = plan_evolution(old, swapped)
+    got = plan.apply(batch(list(plan.file_fields), r=[{"x": 1, "y": 2}]))
+    assert got.to_pylist() == [{"r": {"x": 2, "y": 1}}]
+    added_again = [DataField(0, "r", row(DataField(12, "x", INT)))]
+    plan = plan_evolution(old, added_again)
+    got = plan.apply(batch(list(plan.file_fields), r=[{"x": 1}, None]))
+    assert got.to_pylist() == [{"r": {"x": None}}, {"r": None}]
+
+
 def test_a_row_of_which_nothing_is_left_keeps_its_nulls() -> None:
     old = [DataField(0, "r", row(DataField(1, "x", INT), DataField(2, "y", INT)))]
     new = [DataField(0, "r", row(DataField(3, "z", TEXT)))]

@@ -169,6 +169,21 @@ def test_a_put_in_doubt_is_found_to_have_lost(
     assert server.objects["/lake/t/snapshot-1"] == b"theirs"
 
 
+def test_a_put_that_arrives_after_it_was_looked_for_is_found_to_have_won(
+    scripted: ObjectStorage, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.script = [DROP_BEFORE]
+    original = ScriptedHandler.do_PUT
+
+    def delayed(handler: ScriptedHandler) -> None:
+        if "create-once" not in handler.path and not server.script:  # the second put: the first has arrived by now
+            server.objects[handler.path] = b"mine"
+        original(handler)
+
+    monkeypatch.setattr(ScriptedHandler, "do_PUT", delayed)
+    assert scripted.create("s3://lake/t/snapshot-1", b"mine") is True
+
+
 @pytest.mark.parametrize("answer", [(False, 503), (False, 409)])
 def test_what_stays_in_doubt_is_an_error(
     scripted: ObjectStorage, server: ScriptedServer, answer: tuple[bool, int]

@@ -732,6 +732,7 @@ ERRORS = [
     "select cast('2020-02-30' as date)",
     "select to_date('2020-5','yyyy-MM')",
     "select make_date(2020,2,30)",
+    "select array(1,2,3)[3]",
     "select array(1,2,3)[5]",
     "select element_at(array(1,2,3),4)",
     "select sum(x) from (values (9223372036854775807),(1)) t(x)",

@@ -97,7 +97,7 @@ def values(columns: Columns) -> list[dict[str, Any]]:
         for row, value in enumerate(found):
             if name.startswith("inner.") and not present[row]:
                 continue
-            is_null = column.valid is not None and not column.valid[row]
+            is_null = column.sizes is not None and column.valid is not None and not column.valid[row]
             if not is_null and name in kinds:
                 value = fastavro.schemaless_reader(io.BytesIO(value), parsed(kinds[name]), None)  # noqa: PLW2901
             out[row][name] = None if is_null else value.decode() if name == "text" else value

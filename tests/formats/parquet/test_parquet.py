@@ -16,6 +16,7 @@ import pytest
 
 from lakewright.errors import CorruptTableError, UnsupportedError
 from lakewright.formats.open import open_reader
+from lakewright.formats.parquet import pages
 from lakewright.formats.parquet.leaves import dictionary_columns
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.predicate.builder import PredicateBuilder
@@ -313,3 +314,20 @@ def test_nothing_is_skipped_on_unclear_statistics() -> None:
     assert read("parquet", unsigned, wide, skip=PredicateBuilder(wide).equal("c", 2**31 + 5))[1] == [0]
     without = foreign(pa.table({"c": [5]}), write_statistics=False)
     assert read("parquet", without, wide, skip=PredicateBuilder(wide).equal("c", 1))[1] == [0]
+
+
+def test_after_plain_pages_no_page_refers_to_the_dictionary() -> None:
+    """Where the dictionary grew too large the pages after it are plain, so one that says otherwise is damaged."""
+    many = pa.table({"n": np.random.default_rng(0).permutation(250_000).astype(np.int64)})
+    data = foreign(many, write_page_checksum=True, compression="none", data_page_size=100_000, row_group_size=250_000)
+    chunk = pages.Chunk.of(pq.read_metadata(io.BytesIO(data)).row_group(0).column(0))
+    stored = bytearray(data[chunk.start : chunk.start + chunk.byte_count])
+    pages.check_pages(stored, chunk)
+    found, at = [], 0
+    while at < len(stored):
+        found.append(pages._page(stored, at))
+        at = found[-1].start + found[-1].byte_count
+    assert [page.encoding for page in found[-2:]] == [0, 0]
+    stored[found[-1].start - len(b"\x00\x15\x06\x15\x06\x00\x00")] ^= 0x10  # the encoding, in front of those of levels
+    with pytest.raises(ValueError, match="an encoding that cannot be right"):
+        pages.check_pages(stored, chunk)

@@ -254,6 +254,19 @@ def test_deltas_of_an_append_table_come_in_commit_order(tmp_path: Path) -> None:
     assert "Snapshot:           4" in str(ReadBuilder(some).explain())
 
 
+def test_deltas_leave_out_what_an_overwrite_wrote(tmp_path: Path) -> None:
+    store = new_table(tmp_path, SCHEMA)
+    for n in range(3):
+        row = pa.table({"id": [n], "p": ["a"], "x": [None]}, schema=SCHEMA)
+        builder = BatchWriteBuilder(store).overwrite() if n == 1 else BatchWriteBuilder(store)
+        with builder.new_write() as write, builder.new_commit() as commit:
+            write.write_arrow(row)
+            commit.commit(write.prepare_commit())
+    given = {"incremental-between": "0,3", "incremental-between-scan-mode": "delta"}
+    found = ReadBuilder(store.with_schema(store.schema.with_options(given))).new_read().to_arrow()
+    assert found["id"].to_pylist() == [0, 2]
+
+
 @pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
 def test_changes_of_a_key_come_in_order_also_over_several_files(tmp_path: Path, producer: str) -> None:
     options = {

@@ -138,6 +138,20 @@ def test_of_equal_keys_in_the_frame_the_last_counts(spark: SparkSession, tmp_pat
     assert moved == lw.read_table(one, columns=["id", "_ROW_ID"], filter="id IN (1, 12)").to_pylist()
 
 
+def test_an_insert_takes_effect_after_a_change_of_its_key(spark: SparkSession, tmp_path: Path) -> None:
+    source = pa.table({"id": [1, 1], "v": [10, 99]})
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+    for name, given in (("embedded", source), ("spark", from_arrow(spark, source))):
+        catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / name)})
+        catalog.create_database("d")
+        catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(schema, primary_keys=["id"], options={"bucket": "2"}))
+        table = catalog.get_table("d.t")
+        lw.write_table(pa.table({"id": [1, 2], "v": [10, 20]}), table, mode="upsert")
+        merge = table.merge(given, "t.v = s.v").when_matched_update({"v": pc.field("t.v") + 1})
+        merge.when_not_matched_insert().execute()
+        assert lw.read_table(table).sort_by("id")["v"].to_pylist() == [99, 20]
+
+
 def test_a_table_without_a_snapshot_gets_new_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = _table(tmp_path, files=0)
     result = lws.upsert(from_arrow(spark, CHANGES), table, ["id"])

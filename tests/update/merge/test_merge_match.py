@@ -112,6 +112,16 @@ def test_many_texts_are_pruned_by_their_bounds() -> None:
     assert str(Matcher(pa.table({"k": pa.nulls(3, pa.string())}), matcher.on).pruning_predicate()) == "FALSE"
 
 
+@pytest.mark.parametrize("name", ["FLOAT", "DOUBLE"])
+def test_bounds_of_many_numbers_keep_rows_with_nan(name: str) -> None:
+    dtype = to_arrow_type(AtomicType(name))
+    source = pa.table({"k": pa.array([*map(float, range(1100)), math.nan], dtype)})
+    matcher = Matcher(source, [(DataField(0, "k", AtomicType(name)), "k")])
+    target = pa.table({"k": pa.array([math.nan, 5.0, -1.0], dtype)})
+    assert matcher.match(target).target.tolist() == [0, 1]
+    assert matcher.pruning_predicate().mask(target).to_pylist() == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("own", "given", "matches"),
     [

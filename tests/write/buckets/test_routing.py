@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.types import AtomicType, DataField, Value
 from lakewright.spec.values import from_scalar, to_array
-from lakewright.write.buckets.routing import Group, HashRouter, Routing, route
+from lakewright.write.buckets.routing import Group, HashRouter, Routing, route, run_bounds, stable_order
 from support.effort import examples
 
 N = DataField(0, "n", AtomicType("BIGINT"))
@@ -88,6 +89,14 @@ def test_groups_equal_the_reference(
     routing = Routing("t", partition_fields, (KEY,) if buckets > 0 else (), buckets, function)
     found, wanted = as_dict(route(table, routing)), reference(whole, routing)
     assert (found, list(found)) == (wanted, list(wanted))  # as the partitions and buckets first appear
+
+
+@pytest.mark.parametrize("span", [254, 255, 256, 257, 65_534, 65_535, 65_536, 65_537])
+def test_codes_are_told_apart_however_far_they_lie_from_each_other(span: int) -> None:
+    codes = np.array([0, span, 1, 0, span, span - 1, 0, 1]) - 7
+    order = stable_order(codes)
+    runs = np.split(order, run_bounds(codes[order])[1:-1])
+    assert sorted(run.tolist() for run in runs) == [[0, 3, 6], [1, 4], [2, 7], [5]]
 
 
 def test_one_group_is_not_copied() -> None:

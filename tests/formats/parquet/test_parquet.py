@@ -322,12 +322,12 @@ def test_after_plain_pages_no_page_refers_to_the_dictionary() -> None:
     data = foreign(many, write_page_checksum=True, compression="none", data_page_size=100_000, row_group_size=250_000)
     chunk = pages.Chunk.of(pq.read_metadata(io.BytesIO(data)).row_group(0).column(0))
     stored = bytearray(data[chunk.start : chunk.start + chunk.byte_count])
-    pages.check_pages(stored, chunk)
+    pages.check_pages(bytes(stored), chunk)
     found, at = [], 0
     while at < len(stored):
-        found.append(pages._page(stored, at))
+        found.append(pages._page(bytes(stored), at))
         at = found[-1].start + found[-1].byte_count
     assert [page.encoding for page in found[-2:]] == [0, 0]
     stored[found[-1].start - len(b"\x00\x15\x06\x15\x06\x00\x00")] ^= 0x10  # the encoding, in front of those of levels
     with pytest.raises(ValueError, match="an encoding that cannot be right"):
-        pages.check_pages(stored, chunk)
+        pages.check_pages(bytes(stored), chunk)

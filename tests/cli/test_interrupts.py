@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -165,6 +166,21 @@ def test_cleaning_up_is_not_interrupted(kind: str) -> None:
     with pressing(0.02, *(0.1 + n / 50 for n in range(50))), pytest.raises(KeyboardInterrupt):
         run_interruptibly(engine.interrupt, work)
     assert steps == list(range(400))
+
+
+def _profile_after_an_interrupt() -> None:
+    engine = Engine(8)  # holds its thread until exceptions for it were withdrawn
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pressing(0.02), suppress(KeyboardInterrupt):
+        run_interruptibly(engine.interrupt, engine.query)
+    sys.setprofile(_nothing)
+    _nothing()
+    sys.setprofile(None)
+
+
+@pytest.mark.processes
+def test_a_profiler_works_after_an_interrupt() -> None:
+    assert LOADED.run(_profile_after_an_interrupt) == Ended(0, "", "")
 
 
 def test_pressing_again_and_again_breaks_nothing() -> None:

@@ -184,3 +184,21 @@ def _stop(worker: _Worker, interrupt_engine: Callable[[], None]) -> None:
     while not worker.ended.wait(_ENGINE_SECONDS) and time.monotonic() < deadline:
         worker.raise_interrupt()
     engine_is_done.wait(1)  # a late interrupt would stop the next statement
+    _clear_exception_flag()
+
+
+def _clear_exception_flag() -> None:
+    """Clear the flag by which Python 3.11 and 3.12 let all threads look for an exception from outside.
+
+    An exception that is withdrawn, or whose thread has ended, leaves it set. That slows every thread down, and in
+    Python 3.11 a function that is entered while a profiler or tracer is on then never begins. Only a delivery clears
+    it, so one exception is raised and caught here.
+    """
+
+    class _DeliveredError(BaseException): ...
+
+    with suppress(_DeliveredError):
+        own = ctypes.c_ulong(threading.get_ident())
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(own, ctypes.py_object(_DeliveredError))
+        while True:  # it is raised at the next step
+            pass

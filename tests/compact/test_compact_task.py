@@ -85,7 +85,7 @@ def test_deletes_are_dropped_only_where_nothing_lies_below(tmp_path: Path) -> No
 
 def test_deletes_that_are_merged_above_older_rows_stay(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t", {"compaction.force-up-level-0": "true"})
-    commit_rows(store, [(INSERT, k, 1, "a" * 50) for k in range(100)], level=5)
+    commit_rows(store, [(INSERT, k, 1, str(k) * 9) for k in range(3000)], level=5)
     commit_rows(store, [(DELETE, 4, None, None), (DELETE, 6, None, None)])
     commit_rows(store, [(DELETE, 5, None, None)])
     (task,) = plan_compaction(store, _newest(store))

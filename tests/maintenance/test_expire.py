@@ -24,6 +24,7 @@ from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, I
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
 from lakewright.spec.units import MAX_INT
+from lakewright.testing.storage import FaultyStorage
 from support.commits import NOW, Ticks, committer, data_file, live_names, message, metadata_names, new_store
 from support.effort import examples
 from support.golden import WAREHOUSE, expected
@@ -183,6 +184,17 @@ def test_appends_keep_all_data_and_lose_old_metadata(tmp_path: Path) -> None:
     assert expire(store, count_min=2).files == 0
     with pytest.raises(NotFoundError, match="expired"):
         store.snapshots.get(2)
+
+
+def test_the_oldest_snapshots_go_first(tmp_path: Path) -> None:
+    """A gap in the ids would look like a rollback to writers at work."""
+    store = new_store(tmp_path)
+    for hour, name in enumerate("abcde"):
+        append(store, name, hour=hour)
+    faulty = FaultyStorage(store.storage)
+    expire(replace(store, storage=faulty))
+    removed = [call.path for call in faulty.calls if call.verb == "take"]
+    assert removed == [store.layout.snapshot_file(snapshot_id) for snapshot_id in (1, 2, 3, 4)]
 
 
 def test_replaced_files_go_with_the_last_snapshot_that_has_them(tmp_path: Path) -> None:

@@ -22,9 +22,7 @@ LONG = {"bucket": "1", "changelog-producer": "input", "changelog.num-retained.ma
 def observe(catalog: lw.Catalog) -> object:
     """Return the newest rows and those of the tag; read all that is there besides."""
     table = catalog.get_table("d.t")
-    ids = table.store.snapshots.ids()
-    assert ids == [*range(ids[0], ids[-1] + 1)]  # the oldest go first: a gap looks like a rollback to writers at work
-    for snapshot_id in ids:
+    for snapshot_id in table.store.snapshots.ids():
         lw.read_table(table, snapshot_id=snapshot_id)
     tags = {tag: lw.read_table(table, tag=tag).sort_by("k").to_pylist() for tag in table.list_tags()}
     return lw.read_table(table).sort_by("k").to_pylist(), tags

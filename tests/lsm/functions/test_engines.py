@@ -240,6 +240,31 @@ def test_partial_update_is_as_the_reference(data: st.DataObject) -> None:
     check(schema_of(kinds, options), data.draw(rows_of(kinds, data.draw(st.booleans()))))
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("precision", [1, 3, 9, 18, 19, 20, 37, 38])
+def test_sums_at_the_edge_of_a_decimal_are_exact(precision: int, sign: int) -> None:
+    options = {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}
+    fields = [DataField(0, "k", AtomicType("INT")), DataField(1, "a", AtomicType(f"DECIMAL({precision}, 0)"))]
+    schema = new_table_schema(Schema(fields, primary_keys=["k"], options={"bucket": "1", **options}), time_millis=0)
+    edge, one = sign * (10**precision - 1), sign
+    steps = [
+        [edge, one],
+        [one, edge],
+        [edge, one, one],
+        [edge - one, one],
+        [edge, -one, one],
+        [one, -one],
+        [-edge, edge],
+    ]
+    keys = [
+        [("+I", at, {"k": key, "a": Decimal(value)}) for at, value in enumerate(values)]
+        for key, values in enumerate(steps)
+    ]
+    sums = [values["a"] for *_, values in merged(schema, keys)]
+    assert sums == [fold(schema, rows)[2]["a"] for rows in keys]
+    assert sums[:4] == [None, None, Decimal(one), Decimal(edge)]
+
+
 STABLE = set(FITTING) - {"nested_update", "product"}  # a count limit cuts, and decimals of a product are rounded
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.functions.column_functions import ColumnFunction
 from lakewright.lsm.functions.steps import RETRACT, Steps
-from lakewright.lsm.images import Flags, Longs
+from lakewright.lsm.images import Flags, Longs, Words
 from lakewright.spec.rows.binary_row import fixed_values
 from lakewright.spec.types import INTEGER_BITS, AtomicType
 
@@ -223,8 +223,7 @@ def _decimal_sums(column: pa.Array, steps: Steps, dtype: AtomicType) -> pa.Array
     starts = steps.starts
     retracts = steps.ops == RETRACT
     low, high = halves[:, 0].view(np.uint64), halves[:, 1]
-    size = np.abs(high.astype(np.float64) * 2.0**64 + low.astype(np.float64))
-    doubtful = np.add.reduceat(size, starts) >= 10.0**dtype.precision * _MARGIN
+    doubtful = np.add.reduceat(_sizes(low, high), starts) >= 10.0**dtype.precision * _MARGIN
     limbs = [(low & np.uint64(_MASK)).astype(np.int64), (low >> np.uint64(_LIMB)).astype(np.int64)]
     limbs += [high & _MASK, high >> _LIMB]
     first, second, third, fourth = _carried(_limb_sums(limbs, retracts, starts))
@@ -235,6 +234,18 @@ def _decimal_sums(column: pa.Array, steps: Steps, dtype: AtomicType) -> pa.Array
         missing[key] = total is None
         sums[key] = np.frombuffer((total or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
     return _spread_decimals(sums, missing, steps, column.type)
+
+
+def _sizes(low: Words, high: Longs) -> npt.NDArray[np.float64]:
+    """Return the absolute values of decimals as doubles, from their halves, each within a few of its last bits.
+
+    The halves of a small number below zero are a large number and -2^64: their sum as doubles would be 0.
+    """
+    below = high < 0
+    low_size = np.where(below, np.uint64(0) - low, low)
+    high_size = np.where(below, ~high + (low == 0), high)
+    sizes: npt.NDArray[np.float64] = high_size.astype(np.float64) * 2.0**64 + low_size.astype(np.float64)
+    return sizes
 
 
 def _exact_sum(values: Sequence[int], ops: Sequence[int], limit: int) -> int | None:

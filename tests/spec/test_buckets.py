@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -170,6 +171,23 @@ def test_blocks_and_very_long_texts_change_nothing() -> None:
     for i in [0, 3, 32_767, 32_768, 65_000, 69_999]:
         assert hashes[i] == row_hashes([pa.array([texts[i]])], [AtomicType("STRING")])[0]
         assert bucket_of([texts[i]], [AtomicType("STRING")], function="default", buckets=9) == abs(int(hashes[i])) % 9
+
+
+@pytest.mark.parametrize("lengths", [[100_000], [100_000, 100_000, 100_000], [5, 100_000], [90_000, 100_000]], ids=str)
+def test_a_few_long_texts_take_no_call_for_each_word(lengths: list[int]) -> None:
+    column = pa.array([f"{n}" + "é" * (n // 2) for n in lengths])
+    calls = 0
+
+    def count(_frame: object, _event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        row_hashes([column], [AtomicType("STRING")])
+    finally:
+        sys.setprofile(None)
+    assert calls < max(lengths) / 100
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ _C1, _C2, _STEP = 0xCC9E2D51, 0x1B873593, 0xE6546B64
 _F1, _F2 = 0x85EBCA6B, 0xC2B2AE35
 _LOW = 0xFFFFFFFF
 _BLOCK_ROWS = 1 << 15
-_FEW_ROWS = 16  # fewer rows than this are hashed faster one by one
+_FEW_ROWS = 32  # fewer rows than this are hashed faster one by one, if they have many words
+_MANY_WORDS = 32  # a row with more words has many
 _U32 = np.dtype("<u4")
 
 
@@ -62,7 +63,8 @@ def row_hashes(columns: Sequence[pa.Array | pa.ChunkedArray], types: Sequence[Da
     out = np.empty(count, np.int32)
     for first in range(0, count, _BLOCK_ROWS):
         block = column_slots([c.slice(first, _BLOCK_ROWS) for c in plain], types)
-        hashes = _hash_even(block) if all(c.even for c in block) else _hash_images(assemble_rows(block))
+        at_once = all(c.even for c in block) and not _are_few_and_long(block)
+        hashes = _hash_even(block) if at_once else _hash_images(assemble_rows(block))
         out[first : first + _BLOCK_ROWS] = hashes.view(np.int32)
     return out
 
@@ -73,8 +75,7 @@ def body_hash(body: bytes) -> int:
     >>> body_hash(bytes(16))
     -300363099
     """
-    words = np.frombuffer(body, _U32).tolist()
-    unsigned = _finished(_mixed(_SEED, words), len(body))
+    unsigned = _finished(_mixed(_SEED, np.frombuffer(body, _U32)), len(body))
     return unsigned - (1 << 32) if unsigned >> 31 else unsigned
 
 
@@ -145,9 +146,20 @@ def _finish(state: _Words32, length: _Words32 | np.uint32) -> _Words32:
     return state
 
 
-def _mixed(state: int, words: Sequence[int]) -> int:
-    """Return the state of one row with its words mixed in."""
-    for word in words:
+def _mixed(state: int, words: _Words32) -> int:
+    """Return the state of one row with its words mixed in.
+
+    What happens to each word alone is worked out for many words at once; only the chain of states goes word by word.
+    """
+    if len(words) > _MANY_WORDS:
+        products = words * np.uint32(_C1)
+        turned = (products << np.uint32(15)) | (products >> np.uint32(17))
+        turned *= np.uint32(_C2)
+        for k in turned.tolist():
+            state ^= k
+            state = ((state << 13 | state >> 19) & _LOW) * 5 + _STEP & _LOW
+        return state
+    for word in words.tolist():
         k = word * _C1 & _LOW
         k = (k << 15 | k >> 17) * _C2 & _LOW
         state ^= k
@@ -162,6 +174,12 @@ def _finished(state: int, length: int) -> int:
     return state ^ state >> 16
 
 
+def _are_few_and_long(columns: Sequence[ColumnSlots]) -> bool:
+    """Say whether a numpy call for every word would cost more than a loop over the words of each row."""
+    rows = len(columns[0].slots)
+    return rows <= _FEW_ROWS and sum(len(c.pieces) for c in columns if c.pieces is not None) > rows * _MANY_WORDS
+
+
 def _hash_even(columns: Sequence[ColumnSlots]) -> _Words32:
     """Hash rows of equal length without assembling them."""
     headers = header_words(columns)
@@ -169,7 +187,7 @@ def _hash_even(columns: Sequence[ColumnSlots]) -> _Words32:
     words = [np.zeros(count, np.uint64) if word is None else word for word in headers]
     seed = _SEED
     if all(word is None for word in headers):  # most keys have no nulls: the hash of their header is a constant
-        words, seed = [], _mixed(_SEED, [0, 0] * len(headers))
+        words, seed = [], _mixed(_SEED, np.zeros(2 * len(headers), np.uint32))
     at = len(headers) + len(columns)
     pieces: list[Words] = []
     for column in columns:
@@ -201,7 +219,7 @@ def _hash_images(images: RowImages) -> _Words32:
         rows = len(ascending) - int(np.searchsorted(ascending, k, side="right"))  # those with a word number k
         if rows <= _FEW_ROWS:
             for i in range(rows):
-                state[i] = _mixed(int(state[i]), words[at[i] + k : at[i] + ascending[-1 - i]].tolist())
+                state[i] = _mixed(int(state[i]), words[at[i] + k : at[i] + ascending[-1 - i]])
             break
         _mix(state[:rows], words[at[:rows] + k])
     out = np.empty_like(state)

@@ -53,6 +53,7 @@ _U64 = np.dtype("<u8")
 _MASKS = np.array([(1 << (8 * n)) - 1 for n in range(9)], _U64)  # the low n bytes of a word
 _LOW_BITS = {"BOOLEAN": 8, "TINYINT": 8, "SMALLINT": 16, "INT": 32, "DATE": 32, "TIME": 32, "FLOAT": 32}
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_FEW_WORDS = 32  # a numpy call for each of so many words is cheaper than an index of all of them
 _MILLIS_IN = {"s": 1000, "ms": 1}
 
 
@@ -198,11 +199,12 @@ def assemble_rows(columns: Sequence[ColumnSlots]) -> RowImages:
 def _put_pieces(buffer: Words, at: Longs, column: ColumnSlots) -> None:
     if column.pieces is None:
         return
-    if isinstance(column.piece_words, int):
-        for k in range(column.piece_words):
-            buffer[at + k] = column.pieces[k :: column.piece_words]
+    words = column.piece_words
+    if isinstance(words, int) and words <= _FEW_WORDS:
+        for k in range(words):
+            buffer[at + k] = column.pieces[k::words]
         return
-    buffer[_spread(at, column.piece_words)] = column.pieces
+    buffer[_spread(at, np.full(len(at), words, np.int64) if isinstance(words, int) else words)] = column.pieces
 
 
 def _spread(starts: Longs, counts: Longs, step: int = 1) -> Longs:

@@ -113,7 +113,7 @@ def _matches_all(store: TableStore, file: DataFile, predicate: Predicate, schema
     today = {field.name: field for field in store.schema.fields}
     stats: dict[str, ColumnStats] = {}
     for leaf in predicate.leaves():
-        column = today.get(leaf.field or "")
+        column = today.get(leaf.column or "")
         stored = next((f for f in fields if column is not None and f.id == column.id), None)
         if column is None or stored is None or stored != column or not _has_exact_bounds(stored, file):
             return False

@@ -147,7 +147,7 @@ def partition_predicate(store: TableStore, where: Filter) -> Predicate:
             f"{store.name} has no partitions that a condition could choose; leave 'where' out", argument="where"
         )
     predicate = to_predicate(where, store.schema.fields, store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE))
-    others = sorted(predicate.fields() - set(keys))
+    others = sorted(predicate.columns() - set(keys))
     if others:
         raise InvalidInputError(
             f"the condition may only use the partition columns {', '.join(keys)}, because whole partitions are "

@@ -293,7 +293,7 @@ class ReadBuilder(core.ReadBuilder):
         """Return a builder of predicates on the columns; fields of a ROW have the names of the projection too."""
         zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
         paths = self._projection().paths
-        aliases = {"_".join(path): ".".join(path) for path in paths if len(path) > 1}
+        aliases = {"_".join(path): path for path in paths if len(path) > 1}
         return PredicateBuilder(self._all_fields(), zone, aliases)
 
     def explain(self, verbose: bool = False) -> ExplainResult:  # noqa: FBT001, FBT002 - pypaimon's signature

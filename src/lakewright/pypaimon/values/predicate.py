@@ -78,11 +78,11 @@ class Predicate(core.Predicate):
 
     def new_index(self, index: int) -> Predicate:
         """Return it on the column at another position."""
-        return Predicate(self.method, index, self.field, self.literals)
+        return _on_path(self.path, self.method, index, self.field, self.literals)
 
     def new_literals(self, literals: list[Any]) -> Predicate:
         """Return it with other literals."""
-        return Predicate(self.method, self.index, self.field, literals)
+        return _on_path(self.path, self.method, self.index, self.field, literals)
 
     def test(self, record: Row) -> bool:
         """Say whether a row fulfils it."""
@@ -112,12 +112,13 @@ class Predicate(core.Predicate):
             parts: list[Any] = [part.to_arrow() for part in self.literals or ()]
             joined: pc.Expression = reduce(_JOINS[self.method][1], parts)
             return joined
-        return _expression(self.method, pc.field(self.field or ""), self.literals or [])
+        column = pc.field(*self.path) if self.path else pc.field(self.field or "")
+        return _expression(self.method, column, self.literals or [])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Predicate):
             return NotImplemented
-        return self._facts() == other._facts()
+        return (self.path, *self._facts()) == (other.path, *other._facts())
 
     def __hash__(self) -> int:
         return hash(repr(self))
@@ -131,7 +132,16 @@ class Predicate(core.Predicate):
     __str__ = __repr__
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Predicate, self._facts()
+        return _on_path, (self.path, *self._facts())
+
+
+def _on_path(
+    path: tuple[str, ...], method: str, index: int | None, field: str | None, literals: Sequence[Any] | None
+) -> Predicate:
+    """Return a predicate; the path of a field inside of a ROW is kept where a column has the same name with a dot."""
+    made = Predicate(method, index, field, literals)
+    made.path = path  # type: ignore[misc] # pypaimon's predicates can be changed
+    return made
 
 
 def _known(stat: Stats, index: int | None) -> tuple[Any, Any, int | None]:
@@ -154,47 +164,53 @@ class PredicateBuilder(core_builder.PredicateBuilder):
     """
 
     def __init__(
-        self, row_field: Sequence[DataField], zone: str = "UTC", aliases: Mapping[str, str] | None = None
+        self, row_field: Sequence[DataField], zone: str = "UTC", aliases: Mapping[str, tuple[str, ...]] | None = None
     ) -> None:
         super().__init__(row_field, zone)
         self.field_names = [field.name for field in row_field]
         self._aliases = {name: path for name, path in (aliases or {}).items() if name not in self.field_names}
 
-    def _made(self, method: str, field: str, literals: list[Any] | None = None) -> Predicate:
-        name = self._aliases.get(field, field)
-        if name not in self.field_names and name == field and "." not in field:
-            raise InvalidInputError(f"The field {field} is not in field list {self.field_names}.", column=field)
-        self.resolve(name)
-        index = self.field_names.index(name) if name in self.field_names else None
-        return Predicate(method, index, name, literals)
+    def _made(self, method: str, field: core_builder.ColumnName, literals: list[Any] | None = None) -> Predicate:
+        name = field if isinstance(field, tuple) else self._aliases.get(field, field)
+        if isinstance(name, str) and name not in self.field_names and "." not in name:
+            raise InvalidInputError(f"The field {name} is not in field list {self.field_names}.", column=name)
+        path, _ = self.resolve(name)
+        text = core_builder.spelled(name)
+        if len(path) == 1:
+            return Predicate(method, self.field_names.index(path[0]), path[0], literals)
+        return _on_path(path if text in self.field_names else (), method, None, text, literals)
 
-    def _compare(self, method: str, field: str, literal: object) -> Predicate:
+    def _compare(self, method: str, field: core_builder.ColumnName, literal: object) -> Predicate:
         return self._made(method, field, [literal])
 
-    def _pattern(self, method: str, field: str, pattern: object) -> Predicate:
+    def _pattern(self, method: str, field: core_builder.ColumnName, pattern: object) -> Predicate:
         return self._made(method, field, [pattern])
 
-    def is_null(self, field: str) -> Predicate:
+    def is_null(self, field: core_builder.ColumnName) -> Predicate:
         """Keep rows whose value is null."""
         return self._made("isNull", field)
 
-    def is_not_null(self, field: str) -> Predicate:
+    def is_not_null(self, field: core_builder.ColumnName) -> Predicate:
         """Keep rows whose value is not null."""
         return self._made("isNotNull", field)
 
-    def is_in(self, field: str, literals: Iterable[object]) -> Predicate:
+    def is_in(self, field: core_builder.ColumnName, literals: Iterable[object]) -> Predicate:
         """Keep rows whose value is one of the literals."""
         return self._made("in", field, list(literals))
 
-    def is_not_in(self, field: str, literals: Iterable[object]) -> Predicate:
+    def is_not_in(self, field: core_builder.ColumnName, literals: Iterable[object]) -> Predicate:
         """Keep rows whose value is not null and none of the literals."""
         return self._made("notIn", field, list(literals))
 
-    def between(self, field: str, included_lower_bound: object, included_upper_bound: object) -> Predicate:
+    def between(
+        self, field: core_builder.ColumnName, included_lower_bound: object, included_upper_bound: object
+    ) -> Predicate:
         """Keep rows whose value lies between the bounds, both included."""
         return self._made("between", field, [included_lower_bound, included_upper_bound])
 
-    def not_between(self, field: str, included_lower_bound: object, included_upper_bound: object) -> Predicate:
+    def not_between(
+        self, field: core_builder.ColumnName, included_lower_bound: object, included_upper_bound: object
+    ) -> Predicate:
         """Keep rows whose value lies below or above the bounds."""
         return self._made("notBetween", field, [included_lower_bound, included_upper_bound])
 

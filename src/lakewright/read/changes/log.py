@@ -74,7 +74,7 @@ class BinaryLogReadBuilder(LogReadBuilder):
         if predicate is not None:
             schema = self._store.schema
             bound = LogReadBuilder(self._store).with_filter(predicate).predicate
-            for name in sorted(bound.fields() - {*schema.partition_keys, *schema.primary_keys}):
+            for name in sorted(bound.columns() - {*schema.partition_keys, *schema.primary_keys}):
                 raise UnsupportedError(
                     f"{self._store.name}: {name} may differ in the two rows of an update, and a row of a binary log "
                     "holds both: filter what was read, or filter by the partition and the primary key",

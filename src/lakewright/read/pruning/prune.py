@@ -69,7 +69,7 @@ def _devolve(p: Predicate, read: Mapping[str, DataField], by_id: Mapping[int, Da
 
 def _devolve_leaf(leaf: Predicate, read: Mapping[str, DataField], by_id: Mapping[int, DataField]) -> Predicate | None:
     """Return the comparison for the file, FALSE where no row can match, None where nothing can be said."""
-    column = read.get(leaf.field or "")
+    column = read.get(leaf.column or "")
     if column is None:
         return None  # a path into a ROW, or a column that is none of the table's
     stored = by_id.get(column.id)
@@ -81,7 +81,7 @@ def _devolve_leaf(leaf: Predicate, read: Mapping[str, DataField], by_id: Mapping
         return replace(leaf, field=stored.name, path=(stored.name,), dtype=stored.type)
     if not _is_widened(stored.type.root, column.type.root):
         return None
-    return bind(replace(leaf, field=stored.name), (stored,))
+    return bind(replace(leaf, field=stored.name, path=(stored.name,)), (stored,))
 
 
 def _is_widened(stored: str, now: str) -> bool:

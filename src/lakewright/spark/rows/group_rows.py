@@ -177,7 +177,7 @@ def _split_by_reader(
 ) -> tuple[list[DataSplit], list[DataSplit]]:
     """Split groups into those that Spark's own scan reads, and the others."""
     hidden = {field.name for field in hidden_fields(store)}
-    asked = {*columns, *(leaf.field for leaf in predicate.leaves() if leaf.field)}
+    asked = {*columns, *predicate.columns()}
     if store.schema.primary_keys or asked & hidden:
         return [], list(parts)
     projection = plan_projection(store.schema.fields, list(columns), predicate)

@@ -46,8 +46,8 @@ def _assume(p: Predicate, values: Mapping[str, Value]) -> Predicate:
         case "or":
             return or_predicates(_assume(child, values) for child in p.children)
         case _:
-            fields = p.fields()
-            if not fields or not fields <= values.keys():
+            asked = {leaf.column for leaf in p.leaves()}
+            if not asked <= values.keys():
                 return p
             return TRUE if matches_values(p, values) else FALSE
 
@@ -72,7 +72,7 @@ def _evaluate(p: Predicate, values: Mapping[str, Value]) -> bool | None:
         case "alwaysTrue" | "alwaysFalse":
             return p.method == "alwaysTrue"
         case _:
-            return matches_value(p.method, p.literals, values[p.field or ""])
+            return matches_value(p.method, p.literals, values[p.column or ""])
 
 
 def may_match(
@@ -87,7 +87,7 @@ def may_match(
     """
     match p.method:
         case "and":
-            numbers = numbers.union(child.field or "" for child in p.children if excludes_nan(child))
+            numbers = numbers.union(child.column or "" for child in p.children if excludes_nan(child))
             return all(may_match(child, stats, row_count, numbers) for child in p.children)
         case "or":
             return any(may_match(child, stats, row_count, numbers) for child in p.children)
@@ -95,15 +95,15 @@ def may_match(
             inner = negate(p.children[0])
             if inner.method != "not":
                 return may_match(inner, stats, row_count, numbers)
-            known = stats(inner.children[0].field or "")
+            known = stats(inner.children[0].column or "")
             return known is None or not all_null(known, row_count)
         case "alwaysTrue" | "alwaysFalse":
             return p.method == "alwaysTrue"
         case _:
-            known = stats(p.field or "")
+            known = None if p.column is None else stats(p.column)
             if known is None or row_count <= 0:
                 return row_count > 0
-            return may_match_stats(p.method, p.literals, p.dtype, known, row_count, may_be_nan=p.field not in numbers)
+            return may_match_stats(p.method, p.literals, p.dtype, known, row_count, may_be_nan=p.column not in numbers)
 
 
 def excludes_nan(p: Predicate) -> bool:

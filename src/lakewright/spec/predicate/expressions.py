@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.builder import ColumnName, PredicateBuilder
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates, or_predicates
 
 _COMPARISONS = {
@@ -330,7 +330,7 @@ def _polars_literal(kind: str, inner: Any) -> object:  # noqa: ANN401 - JSON
 def _predicate(node: _Node, builder: PredicateBuilder) -> Predicate:
     match node:
         case _Column(path):
-            return builder.equal(".".join(path), literal=True)
+            return builder.equal(_name_of(path), literal=True)
         case _Literal(value):
             return _constant(value)
         case _Call("and_kleene", parts):
@@ -342,7 +342,7 @@ def _predicate(node: _Node, builder: PredicateBuilder) -> Predicate:
         case _Call(name, (left, right)) if name in _COMPARISONS:
             return _comparison(name, left, right, builder)
         case _Call(name, (_Column(path),), options):
-            return _test(name, ".".join(path), options, builder)
+            return _test(name, _name_of(path), options, builder)
         case _Call(name):
             raise _refusal(name)
 
@@ -360,19 +360,24 @@ def _comparison(name: str, left: _Node, right: _Node, builder: PredicateBuilder)
     if isinstance(left, _Column) and isinstance(right, _Literal):
         value = right.value
         none = isinstance(value, pa.Scalar) and not value.is_valid
-        return _COMPARISONS[name](builder, ".".join(left.path), None if none else value)
+        return _COMPARISONS[name](builder, _name_of(left.path), None if none else value)
     inner = next((part.name for part in (left, right) if isinstance(part, _Call)), "a comparison of two columns")
     raise _refusal(inner)
 
 
-def _test(name: str, column: str, options: Mapping[str, Any], builder: PredicateBuilder) -> Predicate:
+def _name_of(path: tuple[str, ...]) -> ColumnName:
+    """Return a column by its name alone, and a field inside of a ROW by its path, in which dots mean nothing."""
+    return path if len(path) > 1 else path[0]
+
+
+def _test(name: str, column: ColumnName, options: Mapping[str, Any], builder: PredicateBuilder) -> Predicate:
     """Return the predicate for a call whose only argument is a column."""
     if name == "is_valid":
         return builder.is_not_null(column)
     if name == "is_null" and not _option(options, "nan_is_null"):
         return builder.is_null(column)
     if name in _PATTERNS and not _option(options, "ignore_case"):
-        make: Callable[[PredicateBuilder, str, str], Predicate] = _PATTERNS[name]
+        make: Callable[[PredicateBuilder, ColumnName, str], Predicate] = _PATTERNS[name]
         return make(builder, column, _option(options, "pattern"))
     if name == "member":
         return builder.is_in(column, [value for value in options["values"] if value is not None])

@@ -75,6 +75,13 @@ class Predicate:
     def __str__(self) -> str:
         return _show(self)
 
+    @property
+    def column(self) -> str | None:
+        """The column that it compares as a whole; None if it compares a field inside of a ROW, or nothing."""
+        if not self.path:
+            return self.field
+        return self.path[0] if len(self.path) == 1 else None
+
     def fields(self) -> set[str]:
         """Return the columns that it compares; a path into a ROW is written `a.b`."""
         return {leaf.field for leaf in self.leaves() if leaf.field is not None}

@@ -20,7 +20,7 @@ from decimal import Decimal
 from typing import NoReturn, TypeAlias
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.predicate.builder import ColumnName, PredicateBuilder, spelled
 from lakewright.spec.predicate.comparison import matches_value
 from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, and_predicates, or_predicates
 from lakewright.spec.types import AtomicType, DataField
@@ -39,7 +39,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_COMPARE: dict[str, tuple[str, Callable[[PredicateBuilder, str, object], Predicate]]] = {
+_COMPARE: dict[str, tuple[str, Callable[[PredicateBuilder, ColumnName, object], Predicate]]] = {
     "=": ("equal", PredicateBuilder.equal),
     "==": ("equal", PredicateBuilder.equal),
     "<>": ("notEqual", PredicateBuilder.not_equal),
@@ -71,7 +71,7 @@ class _Literal:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    name: str
+    name: ColumnName
     at: int
 
 
@@ -211,9 +211,10 @@ class _Parser:
                 # Generated filters often begin with `1 = 1`.
                 return TRUE if matches_value(_COMPARE[symbol.text][0], (right.value,), left.value) else FALSE
             case _Column(), _Column():
-                shown = right.name.replace("'", "''")
+                name = spelled(right.name)
+                shown = name.replace("'", "''")
                 raise InvalidInputError(
-                    f"filter text, column {symbol.at}: expected a literal, found the column {right.name!r}; double "
+                    f"filter text, column {symbol.at}: expected a literal, found the column {name!r}; double "
                     f"quotes and bare words name columns, text stands in single quotes: '{shown}'",
                     position=symbol.at,
                 )
@@ -269,12 +270,12 @@ class _Parser:
         if literal.kind in _TYPED and root not in _TYPED[literal.kind] | (
             {"TIMESTAMP", "TIMESTAMP_LTZ"} if literal.kind == "DATE" else set()
         ):
-            _fail(literal.at, f"a literal for column {column.name!r} of type {dtype}", literal.kind)
+            _fail(literal.at, f"a literal for column {spelled(column.name)!r} of type {dtype}", literal.kind)
         if literal.kind == "text" and root in _NUMBERS:
             try:
                 return Decimal(str(literal.value).strip().lower().replace("snan", "?"))
             except ArithmeticError:
-                _fail(literal.at, f"a number for column {column.name!r} of type {dtype}", repr(literal.value))
+                _fail(literal.at, f"a number for column {spelled(column.name)!r} of type {dtype}", repr(literal.value))
         return literal.value
 
     def _column(self, operand: _Operand) -> _Column:
@@ -287,7 +288,7 @@ class _Parser:
 
     def _need_literal(self, operand: _Operand) -> _Literal:
         if isinstance(operand, _Column):
-            _fail(operand.at, "a literal", operand.name)
+            _fail(operand.at, "a literal", spelled(operand.name))
         return operand
 
     def _operand(self) -> _Operand:
@@ -334,7 +335,15 @@ class _Parser:
                 "columns with literals (=, <>, <, IN, BETWEEN, LIKE, IS NULL), or filter the rows after reading them",
                 position=token.at,
             )
-        return _Column(".".join(parts), token.at)
+        return _Column(self._name(tuple(parts)), token.at)
+
+    def _name(self, parts: tuple[str, ...]) -> ColumnName:
+        """Return the column with just these names; if there is none, the text is understood as builders do it."""
+        try:
+            self._builder.resolve(parts)
+        except ColumnNotExistException:
+            return ".".join(parts)
+        return parts
 
     def _peek(self) -> _Token:
         return self._tokens[self._next]

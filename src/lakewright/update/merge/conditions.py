@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.spec.arrow import from_arrow_type
-from lakewright.spec.predicate.builder import PredicateBuilder, resolve_path
+from lakewright.spec.predicate.builder import ColumnName, PredicateBuilder, resolve_path, spelled
 from lakewright.spec.predicate.filters import Filter, to_predicate
 from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates, conjuncts, normalise, or_predicates
 from lakewright.spec.predicate.text import parse_condition
@@ -110,26 +110,32 @@ class _ScopedBuilder(PredicateBuilder):
         super().__init__(scope.target, scope.zone)
         self._scope = scope
 
-    def resolve(self, field: str) -> tuple[tuple[str, ...], DataType]:
+    def resolve(self, field: ColumnName) -> tuple[tuple[str, ...], DataType]:
         """Return the side, the path and the type that a name stands for."""
-        head, dot, rest = field.partition(".")
+        rest: ColumnName
+        if isinstance(field, tuple):
+            head, rest, dot = field[0], field[1:], len(field) > 1
+        else:
+            head, mark, rest = field.partition(".")
+            dot = bool(mark)
         if dot and self._scope.source is not None and head.casefold() in _SIDES:
             return self._path_of(_SIDES[head.casefold()], rest)
-        name = head if dot else field
-        sides = [side for side in Side if name in _names(self._scope, side) or field in _names(self._scope, side)]
+        sides = [side for side in Side if not {head, field}.isdisjoint(_names(self._scope, side))]
         if len(sides) > 1:
+            name = spelled(field)
             raise InvalidInputError(
-                f"the column {field!r} is there on both sides; write t.{field} or s.{field}", column=field
+                f"the column {name!r} is there on both sides; write t.{name} or s.{name}", column=name
             )
         return self._path_of(sides[0] if sides else Side.TARGET if self._scope.target else Side.SOURCE, field)
 
-    def _path_of(self, side: Side, name: str) -> tuple[tuple[str, ...], DataType]:
+    def _path_of(self, side: Side, name: ColumnName) -> tuple[tuple[str, ...], DataType]:
+        text = spelled(name)
         if not _names(self._scope, side):
             which = "target" if side is Side.TARGET else "source"
             raise ColumnNotExistException(
-                f"{side}.{name} cannot be asked here, as there is no row of the {which}", column=name
+                f"{side}.{text} cannot be asked here, as there is no row of the {which}", column=text
             )
-        path, dtype = resolve_path(_fields(self._scope, side, name), name)
+        path, dtype = resolve_path(_fields(self._scope, side, text), name)
         return (side.value, *path), dtype
 
 

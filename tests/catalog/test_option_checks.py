@@ -190,7 +190,7 @@ def test_a_write_only_table_leaves_expiry_to_others(catalog: lw.Catalog) -> None
 
 def test_the_same_key_of_two_tables_is_said_twice(catalog: lw.Catalog) -> None:
     for number in range(2):
-        with pytest.warns(LakewrightWarning, match=f"table d.n{number}: nobody knows the option 'my.own'"):
+        with pytest.warns(LakewrightWarning, match=f"table d.n{number}: unknown option 'my.own'"):
             catalog.create_table(f"d.n{number}", lw.Schema.from_pyarrow_schema(COLUMNS, options={"my.own": "x"}))
 
 
@@ -206,7 +206,10 @@ def test_options_of_storages_are_not_warned_about(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("warehose", "x", "nobody knows the option 'warehose'.*'warehouse'"),
+        ("warehose", "x", "unknown option 'warehose'.*'warehouse'"),
+        ("s3.acces-key", "x", "unknown storage option 's3.acces-key', which has no effect.*'s3.access-key'"),
+        ("s3.endpont", "x", "unknown storage option 's3.endpont'.*'s3.endpoint'"),
+        ("fs.s3a.secret", "x", "unknown storage option 'fs.s3a.secret', which has no effect"),
         ("scan.snapshot-id", "1", "'table-default.scan.snapshot-id' for new tables, or to table.copy"),
         ("lock.enabled", "true", "no lock is taken"),
         ("uri", "http://localhost", "it is for catalogs with metastore=jdbc or metastore=rest"),
@@ -253,9 +256,9 @@ SHARED = {"uri", "table-default.bucket"}
 def test_a_catalog_takes_its_own_options_and_warns_of_those_of_another_kind(
     metastore: str, own: dict[str, str], others: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
-    check_catalog_options(request.node.name, {"metastore": metastore, **own})
+    check_catalog_options(request.node.name, {"metastore": metastore, **own}, setting_names())
     with pytest.warns(LakewrightWarning) as caught:
-        check_catalog_options(request.node.name, {"metastore": metastore, **others})
+        check_catalog_options(request.node.name, {"metastore": metastore, **others}, setting_names())
     said = [str(one.message) for one in caught]
     assert [key for key in others if any(f"the option '{key}' does nothing" in text for text in said)] == [
         key for key in others if key not in SHARED

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Literal
 
 import duckdb
 import polars as pl
@@ -86,6 +87,27 @@ POLARS = [
     pl.col("id").is_null() & (pl.col("x") <= 100),
     pl.lit(value=False) & (pl.col("id") > 3),
 ]
+
+
+@pytest.mark.parametrize("engine", ["in-memory", "streaming"])
+def test_polars_counts_rows_without_columns(
+    table: lw.FileStoreTable, engine: Literal["in-memory", "streaming"]
+) -> None:
+    rows = lw.read_table(table).num_rows
+    indices = lw.scan_polars(table).with_row_index().select("index").collect(engine=engine)
+    assert indices.to_series().to_list() == list(range(rows))
+    constant = lw.scan_polars(table).with_columns(one=pl.lit(1)).select("one")
+    assert constant.sum().collect(engine=engine).item() == rows
+
+
+def test_arrow_and_duckdb_count_rows_without_columns(table: lw.FileStoreTable) -> None:
+    rows = lw.read_table(table).num_rows
+    relation = lw.duckdb_relation(table)
+    assert relation.project("1 AS one").aggregate("count(one)").fetchall() == [(rows,)]
+    assert relation.aggregate("count(*)").fetchall() == [(rows,)]
+    read = table.new_read_builder().with_projection([])
+    assert sum(batch.num_rows for batch in read.new_read().to_arrow_batch_reader()) == rows
+    assert lw.read_table(table, columns=[]).num_rows == rows
 
 
 @pytest.mark.parametrize("condition", POLARS, ids=str)

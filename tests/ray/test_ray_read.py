@@ -61,6 +61,11 @@ def test_a_read_means_what_it_means_embedded(catalog: lw.Catalog, name: str, wha
     assert sorted_rows(got) == sorted_rows(want)
 
 
+def test_a_dataset_without_columns_is_refused(catalog: lw.Catalog) -> None:
+    with pytest.raises(InvalidInputError, match=r"d\.append: Ray drops the rows of a dataset without columns"):
+        read_table(catalog.get_table("d.append"), columns=[])
+
+
 VALUES: dict[str, tuple[pa.DataType, list[object]]] = {
     "flag": (pa.bool_(), [True, False, None]),
     "tiny": (pa.int8(), [-128, 127, None]),

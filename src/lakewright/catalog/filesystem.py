@@ -50,6 +50,7 @@ from lakewright.storage.base import Storage
 from lakewright.storage.credentials import Credentials
 from lakewright.storage.layout import Layout, check_name, database_directory
 from lakewright.storage.open import open_storage
+from lakewright.storage.settings import setting_names
 from lakewright.table.table import FileStoreTable
 
 _DB_SUFFIX = ".db"
@@ -279,5 +280,5 @@ def open_filesystem(options: Mapping[str, str], credentials: Credentials | None 
     if not options.get("warehouse", "").strip():
         raise InvalidInputError("the catalog option 'warehouse' is missing: give the directory of the databases")
     storage, warehouse = open_storage(options["warehouse"], options, credentials)
-    check_catalog_options(warehouse, options)
+    check_catalog_options(warehouse, options, setting_names())
     return FileSystemCatalog(storage, warehouse.rstrip("/") or "/", options)

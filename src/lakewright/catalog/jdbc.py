@@ -62,6 +62,7 @@ from lakewright.storage.base import Storage
 from lakewright.storage.credentials import Credentials
 from lakewright.storage.layout import Layout, check_name, database_directory
 from lakewright.storage.open import open_storage
+from lakewright.storage.settings import setting_names
 from lakewright.table.table import FileStoreTable
 
 _LOOKS_MAX = 50  # how often to look for the row of a table that somebody else is creating
@@ -498,7 +499,7 @@ def open_jdbc(options: Mapping[str, str], credentials: Credentials | None = None
         )
     address = parse_address(options)
     storage, warehouse = open_storage(options["warehouse"], options, credentials)
-    check_catalog_options(warehouse, options)
+    check_catalog_options(warehouse, options, setting_names())
     lock = _lock_settings(options) if _flag(options, "lock.enabled", not storage.renames_atomically) else None
     copies = _flag(options, "sync-all-properties", default=True)
     rows = Rows(address, options.get("catalog-key", "jdbc"))

@@ -30,6 +30,7 @@ from lakewright.storage.base import Storage
 from lakewright.storage.credentials import Provider, credentials_of
 from lakewright.storage.layout import Layout
 from lakewright.storage.open import open_storage
+from lakewright.storage.settings import setting_names
 from lakewright.table.table import FileStoreTable
 
 
@@ -57,7 +58,7 @@ def open_table(
     branch = given.get(CoreOptions.BRANCH.key())
     table = open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
     own = {key: value for key, value in given.items() if _is_of_tables(key)}
-    check_catalog_options(location, {key: value for key, value in given.items() if key not in own})
+    check_catalog_options(location, {key: value for key, value in given.items() if key not in own}, setting_names())
     return table.copy(own) if own else table
 
 

@@ -54,6 +54,7 @@ from lakewright.spec.schema.option_keys import check_catalog_options, warn_of_un
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.storage.credentials import Credentials
 from lakewright.storage.layout import Layout, check_name
+from lakewright.storage.settings import setting_names
 from lakewright.table.table import FileStoreTable
 
 _TYPE, _QUERY_AUTH, _PATH = "type", "query-auth.enabled", "path"
@@ -422,5 +423,5 @@ def _check_kind(options: Mapping[str, str]) -> None:
 def open_rest(options: Mapping[str, str], credentials: Credentials | None = None) -> RESTCatalog:
     """Open the catalog that a server has under the name `warehouse`."""
     api = RestApi.connect(options)
-    check_catalog_options(f"{options['uri']} {api.warehouse}", options)
+    check_catalog_options(f"{options['uri']} {api.warehouse}", options, setting_names())
     return RESTCatalog(api, api.warehouse, api.options, credentials)

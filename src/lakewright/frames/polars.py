@@ -46,6 +46,10 @@ def scan_polars(
         # polars counts rows before it filters them.
         pushed = None if predicate is None or n_rows is not None else pushed_from_polars(predicate, predicates)
         for batch in source.batches(with_columns, pushed, n_rows):
+            if batch.num_columns == 0:
+                # polars makes an empty frame of such a batch; dropping its last column keeps the height of a frame.
+                yield pl.select(pl.repeat(None, batch.num_rows).alias("rows")).drop("rows")
+                continue
             rows = pl.DataFrame(pl.from_arrow(batch))
             yield rows if predicate is None else rows.filter(predicate)
 

@@ -104,6 +104,8 @@ def to_ray(
     named: dict[str, Any] = {key: options.pop(key) for key in list(options) if key in known}
     if options:
         named["ray_remote_args"] = options
+    if not read.read_type():
+        raise InvalidInputError(f"{read.store.name}: Ray drops the rows of a dataset without columns; name a column")
     planned = read.new_plan().splits() if splits is None else splits
     source = TableDatasource(read, planned, task_rows=per_task_row_limit)
     dataset: Dataset = ray.data.read_datasource(

@@ -106,7 +106,9 @@ def test_keys_with_a_part_that_users_choose_are_known() -> None:
     known = """
         fields.price.aggregate-function fields.a,b.sequence-group file-index.bloom-filter.columns parquet.block.size
         parquet.writer.version commit.callback.com.x.Y.param tag.callback.#.param lakewright.write-threads
-        write.compaction-skip owner
+        write.compaction-skip owner fields.m.map.storage-layout fields.m.map.shared-shredding.max-columns
+        metadata.iceberg.rest.uri materialized-table.refresh-mode batch-scan-mode stream-scan-mode
+        key-value.sequence_number.enabled
     """
     assert [key for key in known.split() if rule_of(key) is None] == []
     unknown = ("fields.price.nonsense", "lakewright.threads", "scan.snapshot", "x")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -93,6 +93,11 @@ format: open it with the engine that made it
 refused when read or written: a chain table is put together from two branches, which is not implemented: read it with
 Java, or read the branches one by one as db.t$branch_name
     chain-table.enabled=false scan.fallback-snapshot-branch scan.fallback-delta-branch
+
+harmless: what an engine records of a materialized table that it refreshes; its rows are those of any table
+    materialized-table.definition-query materialized-table.interval-freshness
+    materialized-table.logical-refresh-mode materialized-table.refresh-mode materialized-table.refresh-status
+    materialized-table.refresh-handler-description materialized-table.refresh-handler-bytes
 
 harmless: only for chain tables, which 'chain-table.enabled' refuses
     chain-table.chain-partition-keys chain-table.split.key-range-enabled chain-table.streaming.merge-snapshot
@@ -323,7 +328,10 @@ refused when read: name the two ends of the changes with 'incremental-between'
 
 refused when read: rows have no column for it: name _SEQUENCE_NUMBER among the columns of a table with row tracking,
 or read db.t$audit_log
-    table-read.sequence-number.enabled=false
+    table-read.sequence-number.enabled=false key-value.sequence_number.enabled=false
+
+refused when read: another engine sets it for one of its own jobs, and no rows of a plain read are those of such a job
+    batch-scan-mode=none stream-scan-mode=none
 
 refused when read: name the partitions in the filter of the read
     scan.partitions
@@ -402,6 +410,16 @@ FIELD_OPTION = re.compile(
 )
 FAMILIES: tuple[tuple[re.Pattern[str], str, Rule], ...] = (
     (FIELD_OPTION, "fields.<column>.aggregate-function, .sequence-group, .stats-mode, ...", Rule(Handling.HONOURED)),
+    (
+        re.compile(r"fields\..+\.map\.(storage-layout|shared-shredding\.(max-columns|column-placement-policy))"),
+        "fields.<column>.map.storage-layout, .map.shared-shredding.max-columns, ...",
+        Rule(Handling.HARMLESS, "how a map is laid out in new files; each file says how its own maps are laid out"),
+    ),
+    (
+        re.compile(r"metadata\.iceberg\.rest\..+"),
+        "metadata.iceberg.rest.*",
+        Rule(Handling.HARMLESS, "only for 'metadata.iceberg.storage'"),
+    ),
     (
         re.compile(r"parquet\.(block|page)\.size"),
         "parquet.block.size, parquet.page.size",
@@ -485,7 +503,7 @@ _said: set[tuple[str, str]] = set()  # the places and keys that this process has
 
 @lru_cache(maxsize=4096)
 def rule_of(key: str) -> Rule | None:
-    """Return what is done about an option of a table or a catalog; None: nobody knows the key.
+    """Return what is done about an option of a table or a catalog; None for an unknown key.
 
     >>> rule_of("bucket").handling, rule_of("fields.price.aggregate-function").handling, rule_of("bukcet")
     (<Handling.HONOURED: 'honoured'>, <Handling.HONOURED: 'honoured'>, None)
@@ -531,27 +549,34 @@ end here: stop it when its rows are late enough
 
 
 def warn_of_unknown(name: str, place: str, keys: Iterable[str]) -> None:
-    """Warn of keys that nobody knows, once per process and place, with the nearest key that is known."""
+    """Warn of unknown keys, once per process and place, with the nearest key that is known."""
     for key in keys:
         if rule_of(key) is None and not is_of_storage(key) and first_time(place, key):
-            _warn(f"{name}: nobody knows the option {key!r}, so that it does nothing; {nearest(key)}")
+            _warn(f"{name}: unknown option {key!r}, which has no effect; {nearest(key)}")
 
 
-def nearest(key: str) -> str:
-    """Return the end of a message about an unknown key.
+def nearest(key: str, settings: Iterable[str] = ()) -> str:
+    """Return the end of a message about an unknown key; `settings` are known keys beside those of tables and catalogs.
 
     >>> nearest("snapshot.time-retaned"), nearest("?")
     ("did you mean 'snapshot.time-retained'?", 'docs/options.md lists the known ones')
     """
-    close = get_close_matches(key[:200].lower(), _SPELLED, n=1, cutoff=0.75)
-    return f"did you mean {_SPELLED[close[0]]!r}?" if close else "docs/options.md lists the known ones"
+    spellings = {**_SPELLED, **{key.lower(): key for key in settings}}
+    close = get_close_matches(key[:200].lower(), spellings, n=1, cutoff=0.75)
+    return f"did you mean {spellings[close[0]]!r}?" if close else "docs/options.md lists the known ones"
 
 
-def check_catalog_options(place: str, options: Mapping[str, str]) -> None:
-    """Raise UnsupportedError for options that a catalog of this kind cannot ignore; warn of those that do nothing."""
+def check_catalog_options(place: str, options: Mapping[str, str], settings: Collection[str]) -> None:
+    """Raise UnsupportedError for options that a catalog of this kind cannot ignore; warn of those that do nothing.
+
+    `settings` are the keys that some storage takes, in lower case.
+    """
     metastore = options.get("metastore", "filesystem").strip().lower()
     own = {key: value for key, value in options.items() if not key.startswith(TABLE_DEFAULT)}  # others are for tables
     warn_of_unknown(f"catalog at {place}", place, own)
+    for key in own:
+        if is_of_storage(key) and rule_of(key) is None and key.lower() not in settings and first_time(place, key):
+            _warn(f"catalog at {place}: unknown storage option {key!r}, which has no effect; {nearest(key, settings)}")
     for key, value in own.items():
         rule = rule_of(key)
         if rule is None:

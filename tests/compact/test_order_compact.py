@@ -362,6 +362,19 @@ def days(root: Path) -> lw.FileStoreTable:
     return table
 
 
+@pytest.mark.filterwarnings("ignore:.*clustering:lakewright.LakewrightWarning")
+def test_files_that_are_clustered_step_by_step_are_not_merged(tmp_path: Path) -> None:
+    options = {"clustering.incremental": "true", "clustering.columns": "x", "bucket": "-1"}
+    table = points(tmp_path, options, commits=2, rows=10)
+    for full in (False, True):
+        with pytest.raises(
+            lw.UnsupportedError, match=r"d\.t has 'clustering.incremental'.*compact\(order_by=\['x'\]\)"
+        ):
+            table.compact(full=full)
+    assert table.compact(order_by="x").files_before == 2
+    assert lw.read_table(table)["x"].to_pylist() == sorted(lw.read_table(table)["x"].to_pylist())
+
+
 def test_a_condition_chooses_partitions(tmp_path: Path) -> None:
     table = days(tmp_path)
     with pytest.raises(lw.InvalidInputError, match=r"only use the partition columns dt.*it uses x"):

@@ -19,6 +19,7 @@ from lakewright.catalog.listing import PagedList, page, partitions_of
 from lakewright.catalog.system.database import catalog_table
 from lakewright.catalog.system.tables import system_table
 from lakewright.errors import (
+    BranchNotExistException,
     DatabaseNotExistException,
     InvalidInputError,
     TableAlreadyExistException,
@@ -84,6 +85,14 @@ class Catalog(ABC):
     def get_database(self, name: str) -> Database:
         """Return a database, or raise DatabaseNotExistException."""
 
+    def database_exists(self, name: str) -> bool:
+        """Return True if there is a database of this name."""
+        try:
+            self.get_database(name)
+        except DatabaseNotExistException:
+            return False
+        return True
+
     def alter_database(self, name: str, changes: Mapping[str, object | None]) -> None:  # noqa: ARG002
         """Set properties of a database; None removes one."""
         raise UnsupportedError(f"{type(self).__name__} stores no properties of databases: nothing can be changed")
@@ -135,6 +144,24 @@ class Catalog(ABC):
         table = self._table(name)
         suffix = name.get_system_table_name()
         return table if suffix is None else system_table(table, suffix)  # type: ignore[return-value]
+
+    def table_exists(self, identifier: str | Identifier) -> bool:
+        """Return True if there is a table, a branch or a system table of this name, also one that cannot be read here.
+
+        >>> import tempfile, pyarrow as pa, lakewright as lw
+        >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+        >>> catalog.create_database("d")
+        >>> catalog.create_table("d.t", pa.schema({"id": pa.int64()}))
+        >>> catalog.table_exists("d.t"), catalog.table_exists("d.other"), catalog.table_exists("no_database.t")
+        (True, False, False)
+        """
+        try:
+            self.get_table(identifier)
+        except (TableNotExistException, DatabaseNotExistException, BranchNotExistException):
+            return False
+        except UnsupportedError:
+            return True
+        return True
 
     @abstractmethod
     def _table(self, name: Identifier) -> FileStoreTable:

@@ -62,6 +62,8 @@ def compact_table(
 def compact_chosen(store: TableStore, choice: CompactChoice, run: RunTasks | None = None) -> CompactResult:
     """Compact what a caller chose; with `dry_run` say only what would be done."""
     check_compactable(store)
+    if not choice.order_by and not choice.only_deleted:
+        _check_unclustered(store)
     now = wall_clock_ms()
 
     def plan(snapshot: Snapshot) -> list[CompactTask]:
@@ -86,6 +88,19 @@ def compact_chosen(store: TableStore, choice: CompactChoice, run: RunTasks | Non
     if postpones:
         first = distribute(store, partitions=partial(choice.selection, store))
     return first + run_plan(store, plan, run)
+
+
+def _check_unclustered(store: TableStore) -> None:
+    """Raise UnsupportedError for tables whose files are clustered step by step: a merge of files undoes their order."""
+    if store.schema.primary_keys or not store.options.get(CoreOptions.CLUSTERING_INCREMENTAL):
+        return
+    columns = list(store.options.get(CoreOptions.CLUSTERING_COLUMNS))
+    raise UnsupportedError(
+        f"{store.name} has 'clustering.incremental': merging its files would undo the order that they are in; sort the "
+        f"whole table by compact(order_by={columns}), cluster it with Java, or remove the option",
+        table=store.name,
+        option=CoreOptions.CLUSTERING_INCREMENTAL.key(),
+    )
 
 
 def materialize_vectors(

@@ -182,6 +182,17 @@ class NamesContract:
 
     # -- databases
 
+    def test_existence(self, db: InDatabase) -> None:
+        """Names of databases, tables, branches and system tables exist or not, without an error."""
+        table = db.create()
+        table.create_branch("b")
+        known = [db("t"), db("t$branch_b"), db("t$snapshots"), db("t").get_full_name()]
+        assert all(db.catalog.table_exists(name) for name in known)
+        unknown = [db("other"), db("t$branch_c"), db("other$snapshots"), f"no{db.name}.t"]
+        assert not any(db.catalog.table_exists(name) for name in unknown)
+        assert db.catalog.database_exists(db.name)
+        assert not db.catalog.database_exists(f"no{db.name}")
+
     def test_databases_are_made_listed_and_dropped(self, catalog: Catalog) -> None:
         """Names that are taken or missing are errors, unless the call says otherwise."""
         name = f"c{uuid.uuid4().hex[:10]}"

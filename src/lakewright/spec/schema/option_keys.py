@@ -247,9 +247,13 @@ harmless: a write that looks rows up waits for its compaction, without a cache o
     lookup.continuous.discovery-interval lookup.hash-load-factor lookup.merge-buffer-size
     lookup.merge-records-threshold lookup.remote-file.enabled lookup.remote-file.level-threshold
 
-warned: neither a write nor table.compact() sorts rows by these columns; reads return the same rows, and skip fewer
-files until another engine sorts them
-    clustering.columns clustering.incremental=false
+warned: neither a write nor a plain table.compact() sorts rows by these columns; reads return the same rows, and skip
+fewer files until table.compact(order_by=...) or another engine sorts them
+    clustering.columns
+
+warned: table.compact() is refused, because merging files would undo the order that they are in, until
+table.compact(order_by=...) or another engine sorts them
+    clustering.incremental=false
 
 honoured
     record-level.expire-time record-level.time-field tag.default-time-retained consumer-id consumer.changelog-only

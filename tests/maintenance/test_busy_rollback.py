@@ -21,8 +21,16 @@ VERBS: dict[str, Callable[[lw.FileStoreTable], object]] = {
     "rollback": lambda table: table.rollback_to(2),
     "rollback to a tag that has expired": lambda table: table.rollback_to("old"),
     "fast-forward": lambda table: table.fast_forward("b"),
+    "fast-forward to fewer columns": lambda table: table.fast_forward("b"),
+    "fast-forward to other columns": lambda table: table.fast_forward("b"),
 }
-WANTED = {"rollback": [1, 2], "rollback to a tag that has expired": [1], "fast-forward": [1, 20]}
+WANTED = {
+    "rollback": [1, 2],
+    "rollback to a tag that has expired": [1],
+    "fast-forward": [1, 20],
+    "fast-forward to fewer columns": [1, 20],
+    "fast-forward to other columns": [1, 20],
+}
 _numbers = itertools.count()
 
 
@@ -40,6 +48,10 @@ class Scene:
         self.write(1)
         self.open().create_tag("old")
         self.open().create_branch("b", "old")
+        if "columns" in verb:
+            self.catalog.alter_table("d.t", [lw.SchemaChange.add_column("here", "INT")])
+        if "other columns" in verb:
+            self.catalog.alter_table("d.t$branch_b", [lw.SchemaChange.add_column("there", "STRING")])
         self.write(20, "d.t$branch_b")
         for number in range(2, 7):
             self.write(number)
@@ -54,6 +66,10 @@ class Scene:
 
     def write(self, number: int, name: str = "d.t") -> None:
         lw.write_table(pa.table({"id": pa.array([number], pa.int64())}), self.open(name))
+
+    def write_and_tag(self, number: int) -> None:
+        self.write(number)
+        self.open().create_tag("mine")
 
     def run(self, storage: FaultyStorage) -> None:
         table = self.open()
@@ -78,9 +94,11 @@ def test_a_commit_at_any_moment_leaves_no_gap(verb: str) -> None:
     scene = Scene(verb)
     for stop in thinned(list(range(1, scene.calls() + 1))):
         scene.memory.restore(scene.start)
-        scene.run(FaultyStorage(scene.memory, [Fault(stop, FaultKind.SLOW)], pause=lambda: scene.write(100)))
+        scene.run(FaultyStorage(scene.memory, [Fault(stop, FaultKind.SLOW)], pause=lambda: scene.write_and_tag(100)))
         rows = scene.rows()
         assert rows in (WANTED[verb], [*WANTED[verb], 100]), (stop, rows)
+        if 100 in rows:
+            assert sorted(lw.read_table(scene.open(), tag="mine")["id"].to_pylist()) == rows, stop
         if "expired" not in verb:
             assert not scene.has_gap(), stop
         errors = [finding for finding in scene.open().verify(snapshots="all").findings if finding.severity == "error"]

@@ -8,6 +8,10 @@ cannot do that: there the schema with the lowest number is written last and dele
 one whose creation or drop was cut short. The same call, made again, finishes it. A fast-forward publishes the new state
 on top at once, goes back to the last common snapshot below it and then forward, and removes what it put on top.
 
+Invariant: no schema file is removed or changed, because commits, tags and branches that others make meanwhile may need
+it. A schema of the other branch whose number the current branch gave to another schema gets a new number, and the
+metadata that names it is written anew.
+
 Where a server owns the history, it does all of this.
 """
 
@@ -16,7 +20,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 from lakewright.commit.files import prune_dropped_table
 from lakewright.errors import (
@@ -34,16 +39,30 @@ from lakewright.maintenance.rollback import (
     remove_changelogs,
     replace_between,
     uncover,
-    write_hints,
 )
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags
 from lakewright.metadata.schemas import Schemas
 from lakewright.metadata.snapshots import Snapshots
 from lakewright.metadata.store import TableStore
-from lakewright.spec.snapshot import MAX_LONG, Snapshot, Tag, is_same_state, snapshot_from_json, to_json
+from lakewright.spec.manifest import ManifestFile
+from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.snapshot import (
+    MAX_LONG,
+    Snapshot,
+    Tag,
+    is_same_state,
+    snapshot_from_json,
+    state_of,
+    tag_from_json,
+    tag_to_json,
+    to_json,
+)
+from lakewright.spec.types import SYSTEM_FIELD_ID_MIN, renumber_fields
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, check_name, numbered
 
+_FORWARDED = "lakewright.forwarded-from"  # a property: the delta list that a snapshot had on the other branch
+_TRIES_MAX = 20  # how often others may change the schema first
 _USES = ("scan.fallback-branch", "scan.primary-branch")  # options of a table that name a branch
 
 
@@ -130,9 +149,9 @@ def rename_branch(store: TableStore, old: str, new: str) -> None:
 def fast_forward(store: TableStore, name: str) -> None:
     """Bring the current branch (the table itself, usually) to the state of another branch, which stays as it is.
 
-    Snapshots, schemas and tags of the current branch that the other does not have, from the first snapshot of the
-    other on, are removed. If the current branch does not have that first snapshot, the ones before it are not known to
-    be its past, and are removed too.
+    Snapshots and tags of the current branch that the other does not have, from the first snapshot of the other on, are
+    removed. If the current branch does not have that first snapshot, the ones before it are not known to be its past,
+    and are removed too. All schemas stay; the newest one afterwards is that of the other branch.
     """
     try:
         until_undisturbed(store, lambda: _fast_forward(store, name))
@@ -159,12 +178,11 @@ def _fast_forward(store: TableStore, name: str) -> None:
         )
     if not _is_whole(store, source):
         raise _incomplete(store, name)
-    target = _parsed(wanted[max(wanted)], source, max(wanted))
-    store.manifests.without_cache().files_of(target)  # raises an error if it cannot be read
-    schemas = _schema_files(store.storage, source)
+    newest = _parsed(wanted[max(wanted)], source, max(wanted))
+    store.manifests.without_cache().files_of(newest)  # raises an error if it cannot be read
     store.check_same_table()
-    _add_schemas(store, schemas)
-    own, tags = _schema_files(store.storage, store.layout), Tags(store.storage, source)
+    schemas = _take_schemas(store, source)
+    tags = Tags(store.storage, source)
     remove_left_pins(tags)
     named = _tag_files(tags)  # read before anything changes: the other branch may be renamed or dropped meanwhile
     # A call that was cut short may have left tags of snapshots that are gone. They are read before the newest snapshot,
@@ -172,32 +190,24 @@ def _fast_forward(store: TableStore, name: str) -> None:
     before = store.tags.all()
     latest = store.snapshots.latest()
     first_id = _first_new(store, wanted, source)
-    branch = _Forwarded(wanted, schemas, named, first_id)
-    if first_id > target.id >= (0 if latest is None else latest.id):
-        _replace_schemas(store, schemas)
-        _move_tags(store, named, min(wanted), before)
-    elif any(own.get(path) != data for path, data in schemas.items()):
-        # Both branches have a schema of one number in different forms: the files of one cannot be read with the
-        # other's, so the new state cannot be on top of the old ones, and the table goes through the states between.
-        _move_snapshots(store, wanted, schemas, first_id)
-        if first_id == min(wanted):
-            _remove_below(store, first_id, schemas)
-        remove_changelogs(store, first_id, MAX_LONG)
-        _move_tags(store, named, min(wanted), store.tags.all())
-        write_hints(store)
-    else:
-        with pinned(tags, target):
-            cover = publish_above(store, target, latest, target.id)
-            with suppress(CoverGoneError):
-                _take_over(store, branch, target, cover, before)
+    if first_id > newest.id >= (0 if latest is None else latest.id):
+        _make_newest(store, schemas.newest)
+        _move_tags(store, schemas.tags(named), min(wanted), before)
+        return
+    target = store.snapshots.get(newest.id) if first_id > newest.id else schemas.snapshot(newest)
+    with pinned(tags, newest):
+        branch = _Forwarded(schemas.snapshots(wanted, first_id), schemas.newest, schemas.tags(named), first_id)
+        cover = publish_above(store, target, latest, target.id)
+        with suppress(CoverGoneError):
+            _take_over(store, branch, target, cover, before)
 
 
 @dataclass(frozen=True, slots=True)
 class _Forwarded:
-    """The other branch of a fast-forward: its files as they were when the call began."""
+    """The other branch of a fast-forward as the current branch takes it over."""
 
     snapshots: Mapping[int, bytes]
-    schemas: Mapping[str, bytes]
+    schema: TableSchema  # the newest one
     tags: Mapping[str, bytes]
     first_id: int  # the first snapshot that the current branch lacks, or has in another form
 
@@ -207,30 +217,22 @@ def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: S
     first_id, earliest = branch.first_id, min(branch.snapshots)
     check_covered(store, cover)
     if first_id == earliest:
-        _remove_below(store, first_id, branch.schemas)
+        _remove_below(store, first_id)
     covers = replace_between(store, target, cover, first_id=first_id)
     _copy_snapshots(store, branch.snapshots, first_id)
-    _replace_schemas(store, branch.schemas)
+    _make_newest(store, branch.schema)
     remove_changelogs(store, first_id, cover.id)
     covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]
     _move_tags(store, branch.tags, earliest, [*before, *covered])
     uncover(store, target, covers)
 
 
-def _remove_below(store: TableStore, first_id: int, schemas: Mapping[str, bytes]) -> None:
-    """Remove the own snapshots and changelogs below the first snapshot of the other branch: they are not its past.
-
-    Tags of them stay, but for those whose schema the other branch has not, or has in another form.
-    """
+def _remove_below(store: TableStore, first_id: int) -> None:
+    """Remove the own snapshots and changelogs below the first snapshot of the other branch: they are not its past."""
     for snapshot_id in store.snapshots.ids():  # oldest first, as they expire
         if snapshot_id < first_id:
             store.storage.delete(store.layout.snapshot_file(snapshot_id))
     remove_changelogs(store, 0, first_id)
-    own = _schema_files(store.storage, store.layout)
-    for tag in store.tags.all():
-        path = _inner(store.layout, store.layout.schema_file(tag.snapshot.schema_id))
-        if tag.snapshot.id < first_id and not is_pin(tag.name) and schemas.get(path) != own.get(path):
-            store.storage.delete(store.layout.tag_file(tag.name), durable=True)
 
 
 def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: int) -> None:
@@ -247,61 +249,200 @@ def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: in
 def _first_new(store: TableStore, wanted: Mapping[int, bytes], source: Layout) -> int:
     """Return the first id of the other branch whose snapshot the current branch lacks, or has in another form."""
     for snapshot_id in sorted(wanted):
-        own = store.snapshots.find(snapshot_id)
-        if own is None or not is_same_state(own, _parsed(wanted[snapshot_id], source, snapshot_id)):
+        own, there = store.snapshots.find(snapshot_id), _parsed(wanted[snapshot_id], source, snapshot_id)
+        # An earlier fast-forward wrote the lists of a snapshot anew if the numbers of schemas differ.
+        if own is None or (
+            not is_same_state(own, there) and own.properties.get(_FORWARDED) != there.delta_manifest_list
+        ):
             return snapshot_id
     return max(wanted) + 1
 
 
-def _move_snapshots(
-    store: TableStore, wanted: Mapping[int, bytes], schemas: Mapping[str, bytes], first_id: int
-) -> None:
-    """Go back to the last common snapshot, and then forward through those of the other branch.
+# The schemas of the other branch, and what names them.
 
-    Without a common snapshot the oldest one is replaced in place, so that the table is never empty in between.
-    """
-    storage, layout = store.storage, store.layout
-    earliest = min(wanted)
-    in_place = earliest == first_id and not any(i < earliest for i in store.snapshots.ids())
-    if in_place:
-        storage.create(layout.snapshot_file(earliest), wanted[earliest])
-        first_id = earliest + 1
-    for snapshot_id in reversed([i for i in store.snapshots.ids() if i >= first_id]):
-        storage.delete(layout.snapshot_file(snapshot_id))
-    _replace_schemas(store, schemas)
-    if in_place:
-        storage.replace(layout.snapshot_file(earliest), wanted[earliest])
-    for snapshot_id in sorted(i for i in wanted if i >= first_id):
-        if not storage.create(layout.snapshot_file(snapshot_id), wanted[snapshot_id]):
-            raise CommitContentionError(
-                f"{store.name}: others commit while it is being forwarded; stop the writers and try again",
+
+@dataclass(frozen=True, slots=True)
+class _TakenSchemas:
+    """The schemas of another branch in the current one: their numbers, and metadata with these numbers."""
+
+    store: TableStore
+    source: Layout
+    numbers: Mapping[int, int]  # here, by those there
+    newest: TableSchema  # as it is here
+    _manifests: dict[str, list[ManifestFile]] = field(default_factory=dict)  # written anew, by their names there
+    _lists: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+
+    @property
+    def _are_renumbered(self) -> bool:
+        return any(here != there for there, here in self.numbers.items())
+
+    def snapshots(self, files: Mapping[int, bytes], first_id: int) -> dict[int, bytes]:
+        """Return the files of snapshots, those from an id on with the numbers that the schemas have here."""
+        return {i: data if i < first_id else self._snapshot_file(data, i) for i, data in files.items()}
+
+    def _snapshot_file(self, data: bytes, snapshot_id: int) -> bytes:
+        if not self._are_renumbered:
+            return data
+        return to_json(self.snapshot(_parsed(data, self.source, snapshot_id))).encode()
+
+    def tags(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the files of tags with the numbers that the schemas have here."""
+        return {name: self._tag_file(name, data) for name, data in files.items()}
+
+    def _tag_file(self, name: str, data: bytes) -> bytes:
+        if not self._are_renumbered:
+            return data
+        tag = tag_from_json(data, name=name, path=self.source.tag_file(name))
+        return tag_to_json(replace(tag, snapshot=self.snapshot(tag.snapshot))).encode()
+
+    def snapshot(self, there: Snapshot) -> Snapshot:
+        """Return a snapshot of the other branch with the numbers that the schemas have here.
+
+        Its statistics are left out: they name a schema by the number there.
+        """
+        if not self._are_renumbered:
+            return there
+        base = self._list(there.base_manifest_list, there.base_manifest_list_size)
+        delta = self._list(there.delta_manifest_list, there.delta_manifest_list_size)
+        name, size = there.changelog_manifest_list, there.changelog_manifest_list_size
+        changelog = (None, None) if name is None else self._list(name, size)
+        if (base[0], delta[0]) == state_of(there) and self.numbers[there.schema_id] == there.schema_id:
+            return there
+        return replace(
+            there,
+            schema_id=self.numbers[there.schema_id],
+            base_manifest_list=base[0],
+            base_manifest_list_size=base[1],
+            delta_manifest_list=delta[0],
+            delta_manifest_list_size=delta[1],
+            changelog_manifest_list=changelog[0],
+            changelog_manifest_list_size=changelog[1],
+            index_manifest=self._index(there.index_manifest),
+            statistics=None,
+            properties={**there.properties, _FORWARDED: there.delta_manifest_list},
+        )
+
+    def _list(self, name: str, size: int | None) -> tuple[str, int | None]:
+        """Return the name and size of a manifest list, which is written anew if it names a renumbered schema."""
+        if name not in self._lists:
+            files = self.store.manifests.read_list(name)
+            here = [one for file in files for one in self._manifest(file)]
+            self._lists[name] = (name, size) if here == files else self.store.manifests.write_list(here)
+        return self._lists[name]
+
+    def _index(self, name: str | None) -> str | None:
+        """Return an index manifest without indexes of columns, which name these by the numbers there."""
+        entries = [] if name is None else self.store.manifests.read_index(name)
+        if all(entry.file.global_index is None for entry in entries):
+            return name
+        return self.store.manifests.write_index(entry for entry in entries if entry.file.global_index is None)
+
+    def _manifest(self, file: ManifestFile) -> list[ManifestFile]:
+        if file.file_name not in self._manifests:
+            manifests = self.store.manifests
+            entries = manifests.read(file)
+            here = [replace(e, file=replace(e.file, schema_id=self.numbers[e.file.schema_id])) for e in entries]
+            schema_id = self.numbers.get(file.schema_id, self.newest.id)
+            self._manifests[file.file_name] = [file] if here == entries else manifests.write(here, schema_id=schema_id)
+        return self._manifests[file.file_name]
+
+
+def _take_schemas(store: TableStore, source: Layout) -> _TakenSchemas:
+    """Write the schemas of another branch that the current one lacks, and return the numbers that they have here."""
+    there = {schema.id: schema for schema in Schemas(store.storage, source).all()}
+    for _ in range(_TRIES_MAX):
+        own = {schema.id: schema for schema in store.schemas.all()}
+        numbers, missing = number_schemas(own, there)
+        here = {**own, **{schema.id: schema for schema in missing}}
+        newest = here[numbers[max(there)]]
+        if store.home.schemas is not None and (missing or _following(newest, [*own.values()]) is not None):
+            raise UnsupportedError(
+                f"{store.name}: the newest schema of branch {source.branch!r} is not that of the table, and the server "
+                "owns the schemas; alter the table in the same way first",
                 table=store.name,
-                snapshot_id=snapshot_id,
+                branch=source.branch,
             )
+        if all(_put_schema(store, schema) for schema in missing):
+            return _TakenSchemas(store, source, numbers, newest)
+    raise _schemas_contention(store)
 
 
-def _add_schemas(store: TableStore, schemas: Mapping[str, bytes]) -> None:
-    """Add the schemas of the other branch that the current one lacks: a schema may be newer than all snapshots."""
-    for path, data in schemas.items():
-        store.storage.create(f"{store.layout.branch_root}/{path}", data)
+def number_schemas(
+    own: Mapping[int, TableSchema], there: Mapping[int, TableSchema]
+) -> tuple[dict[int, int], list[TableSchema]]:
+    """Return the numbers that the schemas of another branch have in the current one, and those to write for that.
 
-
-def _replace_schemas(store: TableStore, schemas: Mapping[str, bytes]) -> None:
-    """Replace the schemas that both branches have in different forms, and remove those that only the current one has.
-
-    Only removed snapshots were written with them: the schemas of a common snapshot are common too. A call that was cut
-    short may have left a tag of such a snapshot.
+    Up to the first number that both gave to different schemas, the numbers are the same. From there on schemas get new
+    numbers, and so do their columns that came after that: a column id means one column in all schemas of a table.
     """
-    own = _schema_files(store.storage, store.layout)
-    gone = [path for path in own if path not in schemas]  # newest first
-    for tag in store.tags.all() if gone else ():
-        if is_pin(tag.name) and _inner(store.layout, store.layout.schema_file(tag.snapshot.schema_id)) in gone:
-            store.storage.delete(store.layout.tag_file(tag.name), durable=True)
-    for path in gone:
-        store.storage.delete(f"{store.layout.branch_root}/{path}")
-    for path, data in schemas.items():
-        if own.get(path) not in {None, data}:
-            store.storage.replace(f"{store.layout.branch_root}/{path}", data)
+    apart = min((i for i in there if own.get(i) != there[i] and (i in own or i < max(own))), default=MAX_LONG)
+    missing = [there[i] for i in sorted(there) if i < apart and i not in own]
+    numbers = {i: i for i in there if i < apart}
+    if apart == MAX_LONG:
+        return numbers, missing
+    common = max((there[i].highest_field_id for i in numbers), default=-1)
+    highest = max(schema.highest_field_id for schema in own.values())
+    left = sorted(i for i in there if i >= apart)
+    # An earlier call may have written some of them, with column ids that followed the highest of that time.
+    shifts = dict.fromkeys(own[i].highest_field_id - there[left[0]].highest_field_id for i in own)
+    shift, known = highest - common, dict[int, int]()
+    for one in shifts:
+        found = {i: _number_of(_renumber(there[i], 0, common, one), own) for i in left}
+        if found[left[0]] is not None:
+            shift, known = one, {i: number for i, number in found.items() if number is not None}
+            break
+    following = count(max(own) + 1)
+    for i in left:
+        numbers[i] = known[i] if i in known else next(following)
+        if i not in known:
+            missing.append(_renumber(there[i], numbers[i], common, shift))
+    return numbers, missing
+
+
+def _number_of(schema: TableSchema, own: Mapping[int, TableSchema]) -> int | None:
+    return next((i for i in own if replace(schema, id=i) == own[i]), None)
+
+
+def _renumber(schema: TableSchema, number: int, above: int, shift: int) -> TableSchema:
+    """Return a schema under another number, with other ids for the columns whose ids are above one."""
+
+    def new_id(field_id: int) -> int:
+        return field_id + shift if above < field_id < SYSTEM_FIELD_ID_MIN else field_id
+
+    fields = renumber_fields(schema.fields, new_id)
+    return replace(schema, id=number, fields=fields, highest_field_id=new_id(schema.highest_field_id))
+
+
+def _make_newest(store: TableStore, schema: TableSchema) -> None:
+    """Make a schema of the table the newest one, by writing it once more under the next number if it is not."""
+    for _ in range(_TRIES_MAX):
+        following = _following(schema, store.schemas.all())
+        if following is None or store.home.schemas is not None:  # a server has another one since then: it decides
+            return
+        if _put_schema(store, following):
+            store.home.schema_changed(following)
+            return
+    raise _schemas_contention(store)
+
+
+def _following(schema: TableSchema, own: Sequence[TableSchema]) -> TableSchema | None:
+    """Return a schema as the one after all others of a table; None if the newest one says the same."""
+    last = max(own, key=lambda one: one.id)
+    highest = max(one.highest_field_id for one in own)
+    same = replace(schema, id=last.id, highest_field_id=last.highest_field_id, time_millis=last.time_millis)
+    return None if same == last else replace(schema, id=last.id + 1, highest_field_id=highest)
+
+
+def _put_schema(store: TableStore, schema: TableSchema) -> bool:
+    """Write a schema file, or find that it is there; False if another schema has the number."""
+    with store.home.locked():
+        return store.schemas.create(schema) or store.schemas.get(schema.id) == schema
+
+
+def _schemas_contention(store: TableStore) -> CommitContentionError:
+    return CommitContentionError(
+        f"{store.name}: others changed its schema {_TRIES_MAX} times in a row; try again", table=store.name
+    )
 
 
 def _tag_files(tags: Tags) -> dict[str, bytes]:
@@ -349,7 +490,7 @@ def _first_files(store: TableStore, tag: str | None, source: Snapshot | None) ->
         return _schema_files(store.storage, store.layout)
     return {
         _inner(store.layout, store.layout.snapshot_file(source.id)): to_json(source).encode(),
-        **_schema_files(store.storage, store.layout, source.schema_id),
+        **_schemas_at(store, source),
     }
 
 
@@ -372,8 +513,25 @@ def _files_of_tag(store: TableStore, tag_name: str) -> dict[str, bytes]:
     return {
         _inner(layout, layout.tag_file(tag_name)): body,
         _inner(layout, layout.snapshot_file(snapshot_id)): data,
-        **_schema_files(store.storage, layout, tag.snapshot.schema_id),
+        **_schemas_at(store, tag.snapshot),
     }
+
+
+def _schemas_at(store: TableStore, snapshot: Snapshot) -> dict[str, bytes]:
+    """Return the schema files of a branch that begins at a snapshot, whose schema is the newest one there.
+
+    A state of the past that was published again names files of later schemas, which it deletes. Then the branch gets
+    all schemas, and that of the snapshot once more after them.
+    """
+    named = max((manifest.schema_id for manifest in store.manifests.files_of(snapshot)), default=0)
+    if named <= snapshot.schema_id:
+        return _schema_files(store.storage, store.layout, snapshot.schema_id)
+    schemas = store.schemas.all()
+    newest = _following(store.schemas.get(snapshot.schema_id), schemas)
+    files = _schema_files(store.storage, store.layout)
+    if newest is None:
+        return files
+    return {_inner(store.layout, store.layout.schema_file(newest.id)): newest.to_json().encode(), **files}
 
 
 def _schema_files(storage: Storage, layout: Layout, newest: int | None = None) -> dict[str, bytes]:

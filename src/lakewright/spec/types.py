@@ -12,7 +12,7 @@ BOOLEAN bool; integers int; FLOAT, DOUBLE float; DECIMAL Decimal with the type's
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -362,25 +362,34 @@ def highest_field_id(fields: Iterable[DataField]) -> int:
 
 def numbered_fields(fields: Iterable[DataField], ids: Iterator[int]) -> tuple[DataField, ...]:
     """Return columns with new ids: a column is numbered before the fields inside it."""
-    return tuple(replace(field, id=next(ids), type=numbered_type(field.type, ids)) for field in fields)
+    return renumber_fields(fields, lambda _: next(ids))
+
+
+def renumber_fields(fields: Iterable[DataField], new_id: Callable[[int], int]) -> tuple[DataField, ...]:
+    """Return columns whose ids, and those of the fields inside them, are replaced by what a function makes of them."""
+    return tuple(replace(field, id=new_id(field.id), type=_renumber_type(field.type, new_id)) for field in fields)
 
 
 def numbered_type(dtype: DataType, ids: Iterator[int]) -> DataType:
     """Return a type whose ROW fields have new ids; inside a ROW, the fields inside a field are numbered before it."""
+    return _renumber_type(dtype, lambda _: next(ids))
+
+
+def _renumber_type(dtype: DataType, new_id: Callable[[int], int]) -> DataType:
     match dtype:
         case AtomicType():
             return dtype
         case ArrayType() | MultisetType():
-            return type(dtype)(dtype.nullable, numbered_type(dtype.element, ids))
+            return type(dtype)(dtype.nullable, _renumber_type(dtype.element, new_id))
         case VectorType():
-            return replace(dtype, element=numbered_type(dtype.element, ids))
+            return replace(dtype, element=_renumber_type(dtype.element, new_id))
         case MapType():
-            key = numbered_type(dtype.key, ids)
-            return MapType(dtype.nullable, key, numbered_type(dtype.value, ids))
+            key = _renumber_type(dtype.key, new_id)
+            return MapType(dtype.nullable, key, _renumber_type(dtype.value, new_id))
         case RowType():
             # Arguments are evaluated from left to right: the inner fields get their ids first.
             return RowType(
-                dtype.nullable, [replace(f, type=numbered_type(f.type, ids), id=next(ids)) for f in dtype.fields]
+                dtype.nullable, [replace(f, type=_renumber_type(f.type, new_id), id=new_id(f.id)) for f in dtype.fields]
             )
 
 

@@ -284,6 +284,33 @@ class EngineContract:
             engine.write(engine.frame(pa.table({"id": [1]}), 1), new_table(tmp_path, name="keyless"), "delete")
         assert_tidy(table)
 
+    @pytest.mark.parametrize("kind", ["float", "double"])
+    def test_the_two_zeros_are_two_keys_and_one_value(self, engine: EngineUnderTest, tmp_path: Path, kind: str) -> None:
+        """An upsert of some columns, or of all, and a delete find the very key; a merge compares as SQL does."""
+        columns = pa.schema({"id": pa.type_for_alias(kind), "n": pa.int64(), "text": pa.string()})
+        table = new_table(tmp_path, Kind(["id"], options={"bucket": "4"}), columns=columns)
+
+        def write(rows: Sequence[Row], mode: str, names: Sequence[str]) -> None:
+            fields = pa.schema([columns.field(name) for name in names])
+            engine.write(engine.frame(arrow(rows, fields), 1), table, mode)
+
+        write([(0.0, 1, "plus")], "append", columns.names)
+        write([(-0.0, 2)], "upsert", ["id", "n"])
+        assert tuples(engine.read(table)) == [(-0.0, 2, None), (0.0, 1, "plus")]
+        write([(0.0, 3), (-0.0, 4), (0.0, 5)], "upsert", ["id", "n"])
+        assert tuples(engine.read(table)) == [(-0.0, 4, None), (0.0, 5, "plus")]
+        write([(-0.0, 6, "minus")], "upsert", columns.names)
+        assert tuples(engine.read(table)) == [(-0.0, 6, "minus"), (0.0, 5, "plus")]
+        assert len(tuples(engine.read(table, filter="id = 0"))) == 2
+        source = arrow([(-0.0, 7, "both")], columns)
+        merge = engine.merge(engine.frame(source, 1), table, "id").when_matched_update({"text": source_col("text")})
+        assert merge.execute().updated == 2
+        assert tuples(engine.read(table)) == [(-0.0, 6, "both"), (0.0, 5, "both")]
+        write([(0.0,)], "delete", ["id"])
+        assert tuples(engine.read(table)) == [(-0.0, 6, "both")]
+        table.compact(full=True)
+        assert tuples(engine.read(table)) == [(-0.0, 6, "both")]
+
     def test_merging_schemas_adds_and_widens_columns(self, engine: EngineUnderTest, tmp_path: Path) -> None:
         """A handle that is older than the columns still writes and reads."""
         table = new_table(tmp_path, columns=pa.schema({"id": pa.int32()}))

@@ -182,3 +182,15 @@ def test_the_last_row_of_each_key_is_found() -> None:
     assert Matcher(source, [(own[0], "a")]).last_rows().tolist() == [2, 3, 4, 5]
     assert Matcher(source, [(own[0], "a"), (own[1], "b")]).last_rows().tolist() == [1, 2, 3, 4, 5]
     assert Matcher(source.slice(0, 0), [(own[0], "a")]).last_rows().tolist() == []
+
+
+@pytest.mark.parametrize("name", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("zeros_differ", [False, True])
+def test_the_two_zeros_match_unless_they_are_keys(name: str, *, zeros_differ: bool) -> None:
+    kind = to_arrow_type(AtomicType(name))
+    rows = pa.table({"k": pa.array([0.0, -0.0, math.nan, None, -0.0], kind)})
+    matcher = Matcher(rows, [(DataField(0, "k", AtomicType(name)), "k")], zeros_differ=zeros_differ)
+    pairs = matcher.match(rows.slice(0, 4))
+    zeros = [(0, 0), (1, 1), (1, 4)] if zeros_differ else [(a, b) for a in (0, 1) for b in (0, 1, 4)]
+    assert list(zip(pairs.target.tolist(), pairs.source.tolist(), strict=True)) == [*zeros, (2, 2)]
+    assert matcher.last_rows().tolist() == ([0, 2, 3, 4] if zeros_differ else [2, 3, 4])

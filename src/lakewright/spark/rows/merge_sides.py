@@ -72,13 +72,27 @@ class _Key:
     field: DataField
     dtype: AtomicType
     source: str  # the column of the source, in that type
+    zeros_differ: bool  # 0.0 is not equal to -0.0
 
     def of_target(self, names: Sequence[str]) -> Column:
         return F.col(column_name(names.index(self.field.name))).cast(spark_type(self.dtype))
 
     def is_equal(self, names: Sequence[str]) -> Column:
         """Return the condition that both sides are equal."""
-        return self.of_target(names) == F.col(self.source)
+        equal = self.of_target(names) == F.col(self.source)
+        if not self.tells_zeros:
+            return equal
+        return equal & (_is_negative_zero(self.of_target(names)) == _is_negative_zero(F.col(self.source)))
+
+    @property
+    def tells_zeros(self) -> bool:
+        """Whether 0.0 and -0.0, which are equal to Spark, must be told apart."""
+        return self.zeros_differ and self.dtype.root in FLOAT_ROOTS
+
+    def parts(self) -> list[Column]:
+        """Return columns that are equal in two rows of the source if their keys are."""
+        column = F.col(self.source)
+        return [column, _is_negative_zero(column)] if self.tells_zeros else [column]
 
     def has_bounds(self) -> bool:
         """Return whether bounds of the source column can prune by the target's column."""
@@ -113,9 +127,9 @@ class MergeSides:
         for at, (field, name) in enumerate(plan.on):
             place, dtype = names.index(name), _compared_in(store, field, schema.field(name))
             if df.schema[place].dataType == spark_type(dtype):
-                keys.append(_Key(field, dtype, source_name(plan.source_columns.index(name))))
+                keys.append(_Key(field, dtype, source_name(plan.source_columns.index(name)), plan.finds_keys))
                 continue
-            keys.append(_Key(field, dtype, f"k{at}"))
+            keys.append(_Key(field, dtype, f"k{at}", plan.finds_keys))
             columns.append(F.col(f"c{place}").cast(spark_type(dtype)).alias(f"k{at}"))
         frame = plan_columns(df, plan, *columns)
         if last_by is not None:
@@ -202,6 +216,11 @@ class MergeSides:
         return reduce(lambda outer, inner: outer.getField(inner), inside, column)
 
 
+def _is_negative_zero(column: Column) -> Column:
+    """Return whether a floating-point column is -0.0, which Spark compares, joins and groups as 0.0."""
+    return F.when(column == 0, column.cast("string") == "-0.0").otherwise(F.lit(False))  # noqa: FBT003 - a value
+
+
 def is_much_smaller(source_bytes: int | None, target_bytes: int) -> bool:
     """Return whether a source is so much smaller than the files of the table that it is worth to persist it."""
     return source_bytes is not None and source_bytes * _SMALLER <= target_bytes
@@ -267,7 +286,7 @@ def _newest_first(column: SortColumn, name: str) -> Column:
 def _last(frame: DataFrame, keys: Sequence[_Key], order: Sequence[Column]) -> DataFrame:
     """Return the newest, or last, row of each key, and all rows with null in their key."""
     frame = frame.withColumn("order", F.monotonically_increasing_id())
-    equal = Window.partitionBy(*(key.source for key in keys))
+    equal = Window.partitionBy(*(part for key in keys for part in key.parts()))
     later = F.row_number().over(equal.orderBy(*order, F.col("order").desc()))
     complete = reduce(and_, (key.has_value() for key in keys))
     return frame.withColumn("later", later).where((F.col("later") == 1) | ~complete).drop("order", "later")

@@ -137,9 +137,14 @@ class MergePlan:
     folds: bool = False  # the merge engine folds all source rows of a key in, so several may match one row
     strict: bool = False  # a row that several source rows match is refused even if conditions leave one, as SQL does
 
+    @property
+    def finds_keys(self) -> bool:
+        """Whether rows are found by the primary key, in which 0.0 and -0.0 differ, and not by a condition."""
+        return self.upserts
+
     def matcher(self, source: pa.Table) -> Matcher:
         """Index the source."""
-        return Matcher(source, self.on, self.residual)
+        return Matcher(source, self.on, self.residual, zeros_differ=self.finds_keys)
 
     @property
     def target_columns(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 The source is an Arrow table in memory. Its join columns are converted to the target's types as a write would, and
 indexed once; target rows then come in batches of any size, from any thread or worker. What always holds: null matches
 nothing, 0.0 and -0.0 are equal, and so are all NaNs; pairs are in the order of the target's rows, then the source's.
+Only where rows are found by the primary key of a table, 0.0 and -0.0 differ, as they do wherever its rows are merged.
 
 Values that are stored as integers are looked up in an array if their range is small enough, all others by Arrow's hash.
 Several columns are looked up one after the other, each only for the rows that matched in the columns before.
@@ -69,14 +70,19 @@ class Matcher:
     """Finds the source rows of target rows; it can be shared by threads."""
 
     def __init__(
-        self, source: pa.Table, on: Sequence[tuple[DataField, str]], residual: Condition | None = None
+        self,
+        source: pa.Table,
+        on: Sequence[tuple[DataField, str]],
+        residual: Condition | None = None,
+        *,
+        zeros_differ: bool = False,
     ) -> None:
         """Index a source by pairs of columns that must be equal; `residual` is the rest of the condition."""
         self.source = source
         self.on = tuple(on)
         self._residual = residual
         self._joins = [_JoinColumn.of(source.column(name), field, name) for field, name in on]
-        self._keys = _KeyIndex(self._joins)
+        self._keys = _KeyIndex(self._joins, zeros_differ=zeros_differ)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -180,9 +186,9 @@ def _key_predicate(field: DataField, join: _JoinColumn) -> Predicate:
 class _KeyIndex:
     """The source rows by key: each distinct key has a code, and the rows are sorted by code."""
 
-    def __init__(self, joins: Sequence[_JoinColumn]) -> None:
+    def __init__(self, joins: Sequence[_JoinColumn], *, zeros_differ: bool) -> None:
         self._joins = joins
-        indexes = [_index_of(join.source, join.dtype) for join in joins]
+        indexes = [_index_of(join.source, join.dtype, zeros_differ=zeros_differ) for join in joins]
         # The column with the most distinct values comes first, so that the others have the fewest rows to look up.
         self._steps = sorted(range(len(joins)), key=lambda at: -indexes[at].size)
         self._indexes = indexes
@@ -261,13 +267,14 @@ class _NumberIndex:
 
     numbers: _Numbers
     dtype: AtomicType
+    zeros_differ: bool
 
     @property
     def size(self) -> int:
         return len(self.numbers.known)
 
     def find(self, column: pa.Array) -> Lookup:
-        values, nulls = _numbers_of(column, self.dtype)
+        values, nulls = _numbers_of(column, self.dtype, zeros_differ=self.zeros_differ)
         rows, codes = self.numbers.find(values)
         if nulls is None:
             return rows, codes
@@ -331,14 +338,16 @@ def _spread(values: Longs, shift: np.uint64) -> Longs:
     return spread
 
 
-def _index_of(column: pa.Array, dtype: AtomicType) -> _Index:
+def _index_of(column: pa.Array, dtype: AtomicType, *, zeros_differ: bool) -> _Index:
     if dtype.root in _WIDTHS or (dtype.root == "DECIMAL" and dtype.precision <= _COMPACT_DECIMAL_MAX):
-        values, nulls = _numbers_of(column, dtype)
-        return _NumberIndex(_Numbers.of(values if nulls is None else values[~nulls]), dtype)
+        values, nulls = _numbers_of(column, dtype, zeros_differ=zeros_differ)
+        return _NumberIndex(_Numbers.of(values if nulls is None else values[~nulls]), dtype, zeros_differ)
     return _HashIndex(pc.unique(column).drop_null())
 
 
-def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray[np.bool_] | None]:
+def _numbers_of(
+    column: pa.Array, dtype: AtomicType, *, zeros_differ: bool
+) -> tuple[Longs, npt.NDArray[np.bool_] | None]:
     """Return values as 64-bit integers that are equal exactly if the values are, and a mask of the nulls."""
     nulls = null_mask(column)
     if dtype.root == "DECIMAL":
@@ -347,7 +356,8 @@ def _numbers_of(column: pa.Array, dtype: AtomicType) -> tuple[Longs, npt.NDArray
         column = column.cast(pa.uint8())
     values = fixed_values(column, _WIDTHS[dtype.root])
     if is_float(dtype):
-        wide = values.astype(np.float64) + 0.0  # there is one zero
+        wide = values.astype(np.float64)
+        wide = wide if zeros_differ else wide + 0.0  # which makes one zero of two
         return np.where(np.isnan(wide), np.nan, wide).view(np.int64), nulls
     return values.astype(np.int64, copy=False), nulls
 

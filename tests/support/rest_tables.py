@@ -466,9 +466,10 @@ class Tables:
                 case ("GET",):
                     return {"branches": branches(self.storage, table.layout) or None}
                 case ("POST",):
-                    create_branch(store, body["branch"], body.get("fromTag"))
-                    if body.get("fromTag") is not None:
-                        table.latest[body["branch"]] = _members(store.tags.get(body["fromTag"]).snapshot)
+                    if body.get("fromTag") is None:
+                        create_branch(store, body["branch"])
+                    else:
+                        self._branch_at_tag(table, body["branch"], body["fromTag"])
                     return None
                 case ("DELETE", name):
                     drop_branch(store, name)
@@ -492,6 +493,17 @@ class Tables:
         except BranchAlreadyExistException as error:
             raise RefusedError(409, "BRANCH", str(error.facts.get("branch"))) from error
         raise RefusedError(404)
+
+    def _branch_at_tag(self, table: Table, branch: str, tag_name: str) -> None:
+        """Make a branch as Java does: by copies of files, without a look into the manifests of the snapshot."""
+        store = self.store(table)
+        snapshot = store.tags.get(tag_name).snapshot
+        create_branch(store, branch)
+        target = table.layout.for_branch(branch)
+        tag = self.storage.read(table.layout.tag_file(tag_name))
+        self.storage.create(target.tag_file(tag_name), tag)
+        self.storage.create(target.snapshot_file(snapshot.id), to_json(snapshot).encode())
+        table.latest[branch] = _members(snapshot)
 
 
 def _page(member: str, names: Sequence[str], query: Mapping[str, str], pattern_key: str) -> JSON:

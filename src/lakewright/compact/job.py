@@ -94,10 +94,10 @@ def _check_unclustered(store: TableStore) -> None:
     """Raise UnsupportedError for tables whose files are clustered step by step: a merge of files undoes their order."""
     if store.schema.primary_keys or not store.options.get(CoreOptions.CLUSTERING_INCREMENTAL):
         return
-    columns = list(store.options.get(CoreOptions.CLUSTERING_COLUMNS))
+    columns = store.options.get(CoreOptions.CLUSTERING_COLUMNS)
     raise UnsupportedError(
         f"{store.name} has 'clustering.incremental': merging its files would undo the order that they are in; sort the "
-        f"whole table by compact(order_by={columns}), cluster it with Java, or remove the option",
+        f"whole table by compact(order_by={list(columns)}), cluster it with Java, or remove the option",
         table=store.name,
         option=CoreOptions.CLUSTERING_INCREMENTAL.key(),
     )

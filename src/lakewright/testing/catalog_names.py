@@ -186,9 +186,9 @@ class NamesContract:
         """Names of databases, tables, branches and system tables exist or not, without an error."""
         table = db.create()
         table.create_branch("b")
-        known = [db("t"), db("t$branch_b"), db("t$snapshots"), db("t").get_full_name()]
+        known: list[str | Identifier] = [db("t"), db("t$branch_b"), db("t$snapshots"), db("t").get_full_name()]
         assert all(db.catalog.table_exists(name) for name in known)
-        unknown = [db("other"), db("t$branch_c"), db("other$snapshots"), f"no{db.name}.t"]
+        unknown: list[str | Identifier] = [db("other"), db("t$branch_c"), db("other$snapshots"), f"no{db.name}.t"]
         assert not any(db.catalog.table_exists(name) for name in unknown)
         assert db.catalog.database_exists(db.name)
         assert not db.catalog.database_exists(f"no{db.name}")

@@ -104,8 +104,8 @@ def test_conditions_of_a_merge_find_their_columns() -> None:
     ]:
         condition = parse(text, scope, "on")
         assert ({condition.predicate.path, condition.predicate.other}) == {target, source}
-    assert parse("t.a.b = 1", scope, "when").mask(1, ROWS, ROWS).to_pylist() == [True]  # type: ignore[attr-defined]
-    assert parse("t.`a.b` = 1", scope, "when").mask(1, ROWS, ROWS).to_pylist() == [False]  # type: ignore[attr-defined]
+    assert parse("t.a.b = 1", scope, "when").mask(1, ROWS, ROWS).to_pylist() == [True]
+    assert parse("t.`a.b` = 1", scope, "when").mask(1, ROWS, ROWS).to_pylist() == [False]
 
 
 @pytest.mark.parametrize("kind", ["append", "primary key", "partitioned"])

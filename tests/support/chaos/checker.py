@@ -219,7 +219,8 @@ class Checker:
             made = str(table.schema.comment)
             rows = read_rows(table)
             self.counts["temporary tables read"] += 1
-            wanted, perhaps = self.temporary[made], {}
+            wanted = self.temporary[made]
+            perhaps: dict[int, str] = {}
             for one in written[made]:
                 if one.outcome != FAILED:
                     (wanted if one.outcome == DONE else perhaps).update(dict.fromkeys(one.facts["puts"], one.uid))

@@ -66,11 +66,10 @@ class Element:
     def of(one: Operation) -> Element:
         """Return the element of a commit."""
         facts = one.facts
-        keys = (tuple(facts.get(name, ())) for name in ("puts", "drops", "updates"))
+        puts, drops, updates = (tuple(facts.get(name, ())) for name in ("puts", "drops", "updates"))
         certain = one.outcome == DONE
-        return Element(
-            one.uid, one.begin, one.end, one.snapshot_id if certain else None, certain, *keys, facts.get("clear")
-        )
+        found_at = one.snapshot_id if certain else None
+        return Element(one.uid, one.begin, one.end, found_at, certain, puts, drops, updates, facts.get("clear"))
 
     def apply(self, state: Allowed) -> None:
         """Change the sets of values."""

@@ -234,10 +234,13 @@ class Upserter(Role):
     def step(self) -> None:
         kind = self.any_table(lambda kind: kind.keyed)
         keys = sorted({*self.fresh_keys()[:3], *self.known_keys(kind)})
-        if self.dice.random() < 0.5:
-            act = lambda uid: lw.write_table(rows_of(keys, uid), self.table(kind), mode="upsert")  # noqa: E731
-        else:
-            act = lambda uid: self.table(kind).upsert(rows_of(keys, uid))  # noqa: E731
+        by_write = self.dice.random() < 0.5
+
+        def act(uid: str) -> object:
+            if by_write:
+                return lw.write_table(rows_of(keys, uid), self.table(kind), mode="upsert")
+            return self.table(kind).upsert(rows_of(keys, uid))
+
         self.change("upsert", kind, act, puts=keys)
 
 

@@ -186,12 +186,12 @@ def resolve_path(fields: Mapping[str, DataField], name: ColumnName) -> tuple[tup
 
     Text names a column, or else leads to a field by its dots; of a tuple each element is one name.
     """
-    if isinstance(name, tuple):
+    if isinstance(name, tuple) and all(isinstance(part, str) for part in name):
         found = _type_at(fields, name)
         if found is not None:
             return name, found
     elif not isinstance(name, str):
-        raise arguments.wrong("a column", "its name as text", name)
+        raise arguments.wrong("a column", "its name as text, or the names that lead to a field of it", name)
     elif name in fields:
         return (name,), fields[name].type
     else:

@@ -24,7 +24,6 @@ from lakewright.distributed.write_job import Publication
 from lakewright.errors import NotFoundError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.snapshot import Snapshot
-from lakewright.table.table import FileStoreTable
 from lakewright.write.job_run import earlier_result, user_of_job
 from lakewright.write.reroute import rerouting
 from lakewright.write.writer import WriteJob
@@ -113,15 +112,15 @@ def holds(store: TableStore, snapshot: Snapshot, write_id: str) -> bool:
 # ---- jobs that were committed before ---------------------------------------------------------------------------------
 
 
-def committed_job(table: FileStoreTable, job_id: str, *, run: RunTasks | None) -> WriteResult | None:
+def committed_job(store: TableStore, job_id: str, *, run: RunTasks | None) -> WriteResult | None:
     """Return what an earlier run of a job brought into the table, None where no snapshot is of it."""
-    snapshot = snapshot_of_job(table, job_id)
-    return None if snapshot is None else replayed(table.store, snapshot, run=run)
+    snapshot = snapshot_of_job(store, job_id)
+    return None if snapshot is None else replayed(store, snapshot, run=run)
 
 
-def snapshot_of_job(table: FileStoreTable, job_id: str) -> Snapshot | None:
+def snapshot_of_job(store: TableStore, job_id: str) -> Snapshot | None:
     """Return the snapshot that a job committed, None where it committed nothing or the snapshot has expired."""
-    return table.store.snapshots.of_user(user_of_job(table.store, job_id))
+    return store.snapshots.of_user(user_of_job(store, job_id))
 
 
 def replayed(store: TableStore, snapshot: Snapshot, *, run: RunTasks | None) -> WriteResult:

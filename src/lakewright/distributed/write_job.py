@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from lakewright.commit.plan import select_partitions
 from lakewright.errors import UnsupportedError
+from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import BatchTableWrite, TableWrite
 from lakewright.write.job_run import JobRun
 from lakewright.write.writer import WriteJob
@@ -43,10 +43,11 @@ def new_publication(
     return Publication(run.user, replaced=replaced, once_since=run.since)
 
 
-def new_job(table: FileStoreTable, mode: str, *, partitions: Mapping[str, object] | None = None) -> WriteJob:
+def new_job(store: TableStore, mode: str, *, partitions: Mapping[str, object] | None = None) -> WriteJob:
     """Return the write of a call in one of the modes, as a value that workers open writers from."""
-    target = table if partitions is None else table.copy({_DYNAMIC: "false"})
-    return WriteJob.new(target.store, overwrite=mode == "overwrite", keys_only=mode == "delete")
+    if partitions is not None:
+        store = replace(store, schema=store.schema.with_options({_DYNAMIC: "false"}))
+    return WriteJob.new(store, overwrite=mode == "overwrite", keys_only=mode == "delete")
 
 
 def job_of_builder(

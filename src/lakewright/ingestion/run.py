@@ -134,7 +134,7 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     """Ingest the sources that `find` returns; it is not called if the job was committed before."""
     started = time.monotonic()
     if call.job_id is not None and target.table is not None:
-        earlier = committed_job(target.table, call.job_id, run=engine.compactions)
+        earlier = committed_job(target.table.store, call.job_id, run=engine.compactions)
         if earlier is not None:
             return IngestResult(_plan(target, (), call), earlier, time.monotonic() - started)
     sources = find()

@@ -66,4 +66,4 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     if columns and needs_lookup(target.store, columns):
         prepare = prepare_lookup(Source(dataset, target.name), target.store, settings)
         return upsert_by_lookup(RayWorkers(settings), target.store, prepare, run, progress)
-    return write_dataset(dataset, new_job(target, mode, partitions=partitions), publication, settings)
+    return write_dataset(dataset, new_job(target.store, mode, partitions=partitions), publication, settings)

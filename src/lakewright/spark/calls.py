@@ -54,7 +54,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     check_frame(df)
     target = opened(table)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
-    check_distribution(new_job(target, mode, partitions=partitions), distribution)
+    check_distribution(new_job(target.store, mode, partitions=partitions), distribution)
     run = None if job_id is None else JobRun.begin(target.store, job_id)
     if run is not None and run.earlier is not None:
         return replayed(target.store, run.earlier, run=compacting_on(df.sparkSession))
@@ -65,7 +65,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     if mode == "upsert" and needs_lookup(target.store, arrow_schema_of(df.schema).names):
         prepare = prepare_lookup(df, target.store, concurrency)
         return upsert_by_lookup(SparkWorkers(df.sparkSession), target.store, prepare, run, progress)
-    return write_frame(df, new_job(target, mode, partitions=partitions), publication, settings)
+    return write_frame(df, new_job(target.store, mode, partitions=partitions), publication, settings)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

@@ -84,7 +84,7 @@ def _run(args: Arguments, output: Output) -> None:
     if table is not None:
         check_mode(table, args.mode, args.schema_mode)
         check_matches_table(table, call.creation, call.types)
-    done = table is not None and args.job_id is not None and snapshot_of_job(table, args.job_id) is not None
+    done = table is not None and args.job_id is not None and snapshot_of_job(table.store, args.job_id) is not None
     sources = args.source if done else find_sources(args.source, format=args.format, catalog=catalog)
     if done or not _on_spark(args, [one for one in sources if isinstance(one, Source)]):
         result = ingest(sources, target, **given)

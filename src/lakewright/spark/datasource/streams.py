@@ -113,7 +113,7 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
     if trigger is not None and not isinstance(trigger, Mapping):
         raise InvalidInputError(f"trigger is a mapping such as {{'availableNow': True}}, not {trigger!r}")
     columns = arrow_schema_of(df.schema)
-    new_job(writes.table, mode).check_input(columns)
+    new_job(writes.table.store, mode).check_input(columns)
     if mode == "upsert":
         refuse_lookup(writes.table, columns.names)
     writer = df.writeStream.outputMode(output_mode or _OUTPUT_MODES[mode])

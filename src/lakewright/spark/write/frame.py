@@ -98,7 +98,7 @@ def write_micro_batch(
     if mode == "upsert":
         refuse_lookup(target, arrow_schema_of(df.schema).names)
     replaced: dict[str, object] | None = {} if mode == "overwrite" else None
-    job = new_job(target, mode, partitions=replaced)
+    job = new_job(target.store, mode, partitions=replaced)
     return write_frame(
         df, job, Publication(commit_user, batch_id, replaced, since), WriteSettings(concurrency, progress=False)
     )

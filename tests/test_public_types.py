@@ -46,6 +46,7 @@ INTERNAL = {
     "OtherBranch": "a branch that is read beside that of the table, for reads and engines",
     "Prepared": "a change of rows before its commit",
     "Projection": "the columns of a read, for the engines",
+    "SeenSnapshot": "what identifies the snapshot that the writer of a commit message saw, which the commit reads",
     "Side": "which of the two tables of a merge a ColumnRef is of, as source_col and target_col say",
     "Storage": "where the bytes of a catalog lie; users name it by options",
     "TableStore": "a table as the rooms below see it",

@@ -140,8 +140,10 @@ def test_what_nobody_can_say_is_a_conflict(
     committer(store).commit([message(store, "b")])
     mine = guarded(message(store, "mine"), store.snapshots.get(planned_on), unchanged="table")
     happens(store)
+    alone = committer(store)
+    alone.sole = True  # nobody has committed the message before, so that only the guard decides
     with pytest.raises(CommitConflictError, match=f"{why}.*nobody can say.*plan the work again"):
-        committer(store).commit([mine])
+        alone.commit([mine])
 
 
 def test_a_table_without_a_snapshot_can_be_what_was_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from lakewright.commit.publish import SnapshotFiles
 from lakewright.metadata.home import Outcome
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.snapshot import CommitKind, Snapshot
+from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot
 from lakewright.testing.enumerator import stray_files
 from lakewright.write.leftovers import remove_leftovers
 from lakewright.write.writer import WriteJob
@@ -38,7 +38,7 @@ def _id(snapshot: Snapshot | None) -> int:
 def test_the_second_of_two_finds_the_first(tmp_path: Path) -> None:
     for store in (new_store(tmp_path / "append", _SCHEMA), keyed_store(tmp_path / "keyed")):
         first, second = _written(store), _written(store)
-        commits = [Committer(store, commit_user="job", once_since=0) for _ in range(2)]
+        commits = [Committer(store, commit_user="job", once_since=SeenSnapshot()) for _ in range(2)]
         assert _id(commits[0].commit(first, 7)) == 1
         assert _id(commits[1].commit(second, 7)) == 1
         assert store.snapshots.latest_id() == 1
@@ -48,8 +48,11 @@ def test_the_second_of_two_finds_the_first(tmp_path: Path) -> None:
 
 def test_an_overwrite_and_an_append_of_one_job_are_one(tmp_path: Path) -> None:
     store = new_store(tmp_path, _SCHEMA)
-    assert _id(Committer(store, commit_user="job", once_since=0).overwrite(_written(store, overwrite=True))) == 1
-    found = Committer(store, commit_user="job", once_since=0).commit(_written(store))
+    assert (
+        _id(Committer(store, commit_user="job", once_since=SeenSnapshot()).overwrite(_written(store, overwrite=True)))
+        == 1
+    )
+    found = Committer(store, commit_user="job", once_since=SeenSnapshot()).commit(_written(store))
     assert found is not None
     assert (found.id, found.commit_kind) == (1, CommitKind.OVERWRITE)
 
@@ -57,9 +60,16 @@ def test_an_overwrite_and_an_append_of_one_job_are_one(tmp_path: Path) -> None:
 def test_other_users_and_identifiers_are_not_the_same_commit(tmp_path: Path) -> None:
     store = new_store(tmp_path, _SCHEMA)
     Committer(store, commit_user="job").commit(_written(store), 1)
-    assert _id(Committer(store, commit_user="job", once_since=0).commit(_written(store), 2)) == 2
-    assert _id(Committer(store, commit_user="other", once_since=0).commit(_written(store), 1)) == 3
-    assert _id(Committer(store, commit_user="job", once_since=3).commit(_written(store), 1)) == 4  # not looked at again
+    assert _id(Committer(store, commit_user="job", once_since=SeenSnapshot()).commit(_written(store), 2)) == 2
+    assert _id(Committer(store, commit_user="other", once_since=SeenSnapshot()).commit(_written(store), 1)) == 3
+    assert (
+        _id(
+            Committer(store, commit_user="job", once_since=SeenSnapshot.of(store.snapshots.latest())).commit(
+                _written(store), 1
+            )
+        )
+        == 4
+    )  # not looked at again
 
 
 class _Overtaken:
@@ -80,8 +90,8 @@ def test_the_loser_of_a_race_finds_the_winner(tmp_path: Path) -> None:
     """Somebody publishes the same work after the last look, so that only the race for the snapshot tells."""
     store = new_store(tmp_path, _SCHEMA)
     ours, theirs = _written(store), _written(store)
-    late = _Overtaken(store, lambda: Committer(store, commit_user="job", once_since=0).commit(theirs, 7))
-    slow = Committer(store, commit_user="job", once_since=0, publisher=late, sleep=lambda _: None)
+    late = _Overtaken(store, lambda: Committer(store, commit_user="job", once_since=SeenSnapshot()).commit(theirs, 7))
+    slow = Committer(store, commit_user="job", once_since=SeenSnapshot(), publisher=late, sleep=lambda _: None)
     assert _id(slow.commit(ours, 7)) == 1
     assert store.snapshots.latest_id() == 1
     remove_leftovers(store, ours[0].write_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +16,15 @@ from lakewright.cli.main import main
 from lakewright.errors import CatalogServerError, InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.maintenance import after_commit
 from lakewright.maintenance.java_time import read_time
+from lakewright.spec.snapshot import to_json
 from lakewright.storage.local import LocalStorage
 from lakewright.table.table import FileStoreTable
 from support.scripted_http import Answer, scripted
 
 COLUMNS = pa.schema({"day": pa.string(), "n": pa.int64()})
+
+
+AT_ONCE = {"lakewright.expire.grace": "0 s"}
 
 
 def make(tmp_path: Path, options: Mapping[str, str] | None = None) -> FileStoreTable:
@@ -40,9 +45,11 @@ def append(table: FileStoreTable, day: str = "2020-01-01", n: int = 1) -> None:
     ("options", "left"),
     [
         ({}, 6),
-        ({"snapshot.num-retained.max": "2"}, 2),
-        ({"snapshot.num-retained.min": "3", "snapshot.num-retained.max": "4"}, 4),
-        ({"snapshot.num-retained.max": "2", "write-only": "true"}, 6),
+        ({"snapshot.num-retained.max": "2"}, 6),  # all are younger than the grace
+        ({"snapshot.num-retained.min": "1", "snapshot.time-retained": "1 ms"}, 6),
+        ({"snapshot.num-retained.max": "2", **AT_ONCE}, 2),
+        ({"snapshot.num-retained.min": "3", "snapshot.num-retained.max": "4", **AT_ONCE}, 4),
+        ({"snapshot.num-retained.max": "2", "write-only": "true", **AT_ONCE}, 6),
     ],
 )
 def test_snapshots_expire_after_commits_that_ask_for_it(tmp_path: Path, options: dict[str, str], left: int) -> None:
@@ -53,8 +60,22 @@ def test_snapshots_expire_after_commits_that_ask_for_it(tmp_path: Path, options:
     assert sorted(lw.read_table(table)["n"].to_pylist()) == list(range(6))
 
 
+def test_snapshots_expire_after_commits_once_they_are_older_than_the_grace(tmp_path: Path) -> None:
+    table = make(tmp_path, {"snapshot.num-retained.max": "2", "lakewright.expire.grace": "30 min"})
+    for number in range(6):
+        append(table, n=number)
+    snapshots = table.store.snapshots
+    for snapshot_id in (1, 2, 3):  # written an hour ago
+        aged = replace(snapshots.get(snapshot_id), time_millis=int(time.time() * 1000) - 3_600_000)
+        table.store.storage.replace(table.store.layout.snapshot_file(snapshot_id), to_json(aged).encode())
+    append(table, n=6)
+    assert snapshots.ids() == [4, 5, 6, 7]
+    table.expire_snapshots()  # obeys what it is asked for
+    assert snapshots.ids() == [6, 7]
+
+
 def test_a_stream_does_not_wait_for_the_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, may_go = make(tmp_path, {"snapshot.num-retained.max": "1"}), threading.Event()
+    table, may_go = make(tmp_path, {"snapshot.num-retained.max": "1", **AT_ONCE}), threading.Event()
     take = LocalStorage.take
 
     def late(self: LocalStorage, path: str) -> bytes | None:

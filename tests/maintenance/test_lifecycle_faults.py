@@ -145,6 +145,7 @@ def prepare_upkeep(catalog: lw.Catalog) -> None:
     options = {
         "snapshot.num-retained.min": "1",
         "snapshot.num-retained.max": "2",
+        "lakewright.expire.grace": "0 s",
         "tag.automatic-creation": "process-time",
         "partition.expiration-time": "3 d",
     }
@@ -220,7 +221,8 @@ commit.commit(write.prepare_commit(1), 1)
 @pytest.mark.processes
 def test_a_process_that_ends_after_a_commit_does_what_follows_it(tmp_path: Path) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
-    table = make(catalog, {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"})
+    counts = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"}
+    table = make(catalog, {**counts, "lakewright.expire.grace": "0 s"})
     for n in range(9):
         lw.write_table(pa.table({"day": ["2999-01-01"], "n": [n]}), table.copy({"write-only": "true"}))
     done = subprocess.run([sys.executable, "-c", EXIT, table.table_path], capture_output=True, text=True, check=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.committer import Committer
+from lakewright.commit.publish import ServerCommits
 from lakewright.errors import CatalogServerError, NotAuthorizedError
-from lakewright.metadata.home import LostRace, Published, Unknown
+from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
 from lakewright.rest.table import RestHome, RestTable
+from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
 from support.effort import each_once
 from support.rest_server import RestServer, running_rest
@@ -51,6 +54,34 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         table = catalog.get_table("d.t")
         lw.write_table(ROWS, table)
         yield World(server, catalog, table)
+
+
+@pytest.mark.parametrize("commits_after", [0, 5], ids=["gap", "same id"])
+def test_a_commit_whose_base_was_rolled_back_is_taken_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, commits_after: int
+) -> None:
+    """A server that compares only ids would bring back the removed rows, and lose those committed since."""
+    rows = [pa.table({"id": pa.array([n], pa.int64())}) for n in range(20)]
+    for n in (2, 3, 4, 5, 6):
+        lw.write_table(rows[n], world.table)
+    original = ServerCommits.publish
+
+    def slow(
+        self: ServerCommits, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()
+    ) -> Outcome:
+        monkeypatch.setattr(ServerCommits, "publish", original)
+        world.table.rollback_to(1)
+        for n in range(commits_after):
+            lw.write_table(rows[10 + n], world.table)
+        return original(self, snapshot, base, entries)
+
+    monkeypatch.setattr(ServerCommits, "publish", slow)
+    kept = [1, *range(10, 10 + commits_after)]
+    with suppress(lw.CommitContentionError):  # a server may have deleted the files of the snapshot that it took back
+        lw.write_table(rows[19], world.table)
+        kept.append(19)
+    assert sorted(lw.read_table(world.table)["id"].to_pylist()) == kept
+    assert world.table.store.snapshots.ids() == list(range(1, len(kept) + 1))
 
 
 def _next(world: World, **changes: object) -> tuple[Snapshot, Snapshot]:

@@ -107,4 +107,5 @@ def _table(dice: random.Random, name: str, keyed: int, rewound: int) -> TableKin
         options["num-sorted-run.compaction-trigger"] = str(dice.randint(2, 6))
     if dice.random() < 0.4:
         options |= {"snapshot.num-retained.max": "12", "snapshot.num-retained.min": "4"}
+        options |= dice.choice([{}, {"lakewright.expire.grace": "0 s"}])
     return TableKind(name, bool(keyed), dice.random() < 0.5, bool(rewound), options)

@@ -157,7 +157,7 @@ class UpkeepVerbs(RowVerbs):
         rows = self._rows(branch)
         kept = rows.join(new, on=mix.keys, how="anti") if mix.keys else rows
         wanted = stored(pl.concat([kept, new]), self._line(branch).columns)
-        options = {"snapshot.num-retained.max": "5", "snapshot.num-retained.min": "2"}
+        options = {"snapshot.num-retained.max": "5", "snapshot.num-retained.min": "2", "lakewright.expire.grace": "0 s"}
         return Attempt(
             f"append on {branch}, and expire after the commit",
             lambda catalog: lw.write_table(new, mix.table(branch, catalog).copy(options)),

@@ -49,7 +49,7 @@ from lakewright.commit.plan import (
     select_partitions,
 )
 from lakewright.commit.publish import Publisher, publisher_of
-from lakewright.commit.replay import batch_user, earliest_millis, is_marked, is_published, marker_of
+from lakewright.commit.replay import batch_user, first_seen, is_marked, is_published, marker_of
 from lakewright.commit.run import REFUSALS, CommitRun
 from lakewright.errors import (
     CommitConflictError,
@@ -66,7 +66,7 @@ from lakewright.spec.manifest import ADD
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.supported import check_supported_for_write, doubtful_keys, unkept_options
 from lakewright.spec.schema.table_schema import POSTPONE
-from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
+from lakewright.spec.snapshot import MAX_LONG, CommitKind, SeenSnapshot, Snapshot
 
 P = ParamSpec("P")
 PartitionSpec: TypeAlias = Mapping[str, object]
@@ -135,7 +135,7 @@ class Committer:
     random: Callable[[], float] = random.random
     new_uuid: Callable[[], str] = _new_uuid
     publisher: Publisher | None = None
-    once_since: int | None = None
+    once_since: SeenSnapshot | None = None
     sole: bool = False
     keeps_files: bool = False  # a caller that is alone with the messages deletes their files itself
     upkeep: bool = True
@@ -306,10 +306,8 @@ class Committer:
             return True
         # The marker of a stream's commit depends on its identifier, which the caller may not have given, and an old
         # marker may have been deleted since.
-        created = [e.file.creation_time for change in changes for e in change.entries if e.kind == ADD]
-        since = earliest_millis(created, self.clock())
         partitions = frozenset(message.partition_bytes for message in messages)
-        return is_published(self.store, frozenset(file.name for file in files), partitions, since)
+        return is_published(self.store, frozenset(file.name for file in files), partitions, first_seen(messages))
 
     def _check(self, messages: Sequence[CommitMessage]) -> None:
         with naming(self.store.name):
@@ -354,6 +352,7 @@ class Committer:
             kind=kind,
             change=change,
             marker=marker_of(messages, identifier, change, kind),
+            seen=first_seen(messages),
             once_since=self.once_since,
             replaced=replaced,
             details=details,

@@ -36,7 +36,7 @@ from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, Man
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.rows.binary_row import decode_row
 from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.spec.snapshot import CommitKind, Snapshot
+from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot
 
 _ADDING = frozenset({CommitKind.APPEND, CommitKind.ANALYZE})  # commits that take nothing away
 _BLAME_MAX = 50  # snapshots searched for the one that deleted a file, only to name it in an error
@@ -86,7 +86,9 @@ class Intent:
         frozenset()
     )  # partition, and the index files its buckets come from
     numbering: Numbering | None = None  # of rows with keys: what keeps them in the order of the commits
-    once_since: int | None = None  # user and identifier alone identify the commit, which no snapshot up to this one is
+    seen: SeenSnapshot | None = None  # before the messages were complete: no snapshot up to this one is the commit
+    # User and identifier alone identify the commit, and no snapshot up to this one is it.
+    once_since: SeenSnapshot | None = None
     details: SnapshotDetails = field(default_factory=SnapshotDetails)
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from lakewright.errors import CorruptTableError, NotFoundError
+from lakewright.errors import CorruptTableError, LakewrightError, NotFoundError
 from lakewright.metadata.entry_parts import ChosenEntries
 from lakewright.metadata.home import FILES, HistoryOwner, Home, LostRace, Outcome, Published, Unknown
 from lakewright.metadata.store import TableStore
@@ -109,11 +109,10 @@ def confirm_published(
     A writer may be paused between planning and publishing. Meanwhile the snapshot that it planned on may be rolled
     back, or its own id may be used by others and expire, so that creating the file succeeds all the same. The history
     is the run of ids that ends at the highest one (design/0013). So a snapshot is in it if its base is there and no
-    higher id exists, or if the next one was made on top of it. `entries` are the files that it adds and deletes. A
-    server checks the base itself.
+    higher id exists, or if the next one was made on top of it. `entries` are the files that it adds and deletes.
     """
     if store.home.history is not None:
-        return Published(own.id)
+        return _confirm_on_server(store, store.home.history, base, own)
     snapshots = store.snapshots
     try:
         with Errands(store.storage) as errands:
@@ -130,6 +129,26 @@ def confirm_published(
         return Unknown(cause)
     # Its metadata stays for the removal of orphans: the snapshot was visible, and somebody may be reading it.
     return Published(own.id) if is_in_line else Unknown(OSError("it was taken back"), is_gone=True)
+
+
+def _confirm_on_server(store: TableStore, owner: HistoryOwner, base: Snapshot | None, own: Snapshot) -> Outcome:
+    """Look whether a server that does not check the base of a commit took one whose base was rolled back.
+
+    Servers up to 1.4.2 compare only ids, and drop the uuid by which newer ones recognise the base.
+    """
+    if base is None or base.uuid is not None:
+        return Published(own.id)
+    try:
+        kept = store.snapshots.find(base.id)
+        if kept is not None and is_same_state(kept, base):
+            return Published(own.id)
+        older = [found for found in store.snapshots.ids_above(0) if found < own.id]
+        if not older:
+            return Published(own.id)  # the base has expired since: expiry removes the oldest first
+        owner.rollback(older[-1], own.id)  # refused if others have committed on top
+    except (OSError, LakewrightError) as cause:
+        return Unknown(cause)
+    return Unknown(OSError("it was taken back, as its base was rolled back"), is_gone=True)
 
 
 def _is_in_line(

@@ -1,18 +1,19 @@
-"""Whether a commit was published before: an intent in, its snapshot or None out. Committing twice must do no harm.
+"""Whether a commit was published before. Committing the same messages twice must do no harm (design/0014).
 
-How a replay is told apart from a new commit, at the cost of one request:
-
-- The commit user of a batch is made from the write ids of its messages; a stream has a user of its own. User,
+- The commit user of a batch is derived from the write ids of its messages; a stream has a user of its own. User,
   identifier and kind, together with the names of the files, identify a commit.
+- Messages name a snapshot that was the newest before they were complete. Only later snapshots can be their commit, and
+  those are read by id: no clock decides. Where that snapshot is gone, the outcome is known only if the whole history
+  from the first snapshot on is there; else `CommitUnknownError` is raised.
 - Where the same work may run again and write other files (a job with an id, a batch of a stream), user and identifier
-  alone identify it. Who starts such work looks for it first. Snapshots published after that are searched here, before
-  every attempt, so that of two drivers at work one commits and the other finds that commit.
-- The manifest of the new files (without any, that of the index) has a name made from the same facts, the marker, and is
-  written before the snapshot is published. If there is no such manifest and the files are young, nobody has published
-  these messages. An append writes it at this point, so that one request both asks and writes.
-- If it exists, or if the files are so old that a manifest may have been deleted since, the snapshots are searched.
+  alone identify it. Who starts such work looks for it first, and the search begins at the snapshot of that look.
+- The manifest of the new files (without any, that of the index) has a name derived from the same facts, the marker, and
+  is written before the snapshot is published. It shows that other snapshots than those of the same user have to be
+  compared by their files, and keeps `abort` from deleting files that another process may be committing.
+- Messages of other implementations name no snapshot. If there is no marker and their files are young, they were not
+  committed before; otherwise all snapshots are searched.
 
-Always holds: snapshots up to the base of an attempt were searched or cannot be the commit, and no later snapshot exists
+Invariant: snapshots up to the base of an attempt were searched or cannot be the commit, and no later snapshot exists
 if the attempt succeeds, because it creates `base + 1`.
 """
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -28,16 +30,17 @@ from lakewright.commit.changes import Change, origin_name, written_files
 from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.overwrite import PartitionSelection
 from lakewright.commit.plan import Intent, live_files_in
-from lakewright.errors import CommitUnknownError, InvalidMessageError, NotFoundError
+from lakewright.errors import CommitUnknownError, InvalidMessageError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
-from lakewright.spec.snapshot import CommitKind, Snapshot, is_same_state, state_of
+from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot, state_of
+from lakewright.storage.side_by_side import each
 
 _Trace: TypeAlias = tuple[int, str, int | None]  # added or deleted, the file's name, its level where that matters
 
 _NAMESPACE = uuid.UUID("6d2c1f0e-58a4-4f0b-9d57-0d6e1f7c3b52")
 _YOUNG_MILLIS = 10 * 60 * 1000
-_CLOCK_SLACK_MILLIS = 26 * 60 * 60 * 1000  # creation times are wall clocks of any zone, plus an hour or so of skew
+_BLOCK = 64  # snapshots that are read at a time
 
 
 def batch_user(messages: Sequence[CommitMessage]) -> str | None:
@@ -60,17 +63,28 @@ def is_marked(store: TableStore, change: Change, marker: str) -> bool:
     return store.storage.exists(store.layout.manifest_file(f"{kind}-{marker}-0"))
 
 
-def is_published(store: TableStore, names: frozenset[str], partitions: frozenset[bytes], since_millis: int) -> bool:
-    """Say whether any snapshot since a time names one of the files: of data, of changelogs or of indexes."""
+def first_seen(messages: Sequence[CommitMessage]) -> SeenSnapshot | None:
+    """Return the snapshot after which the messages were complete: the oldest that they name; None if one names none."""
+    seen = [message.seen for message in messages]
+    known = [mark for mark in seen if mark is not None]
+    return min(known, key=lambda mark: mark.id) if known and len(known) == len(seen) else None
+
+
+def is_published(
+    store: TableStore, names: frozenset[str], partitions: frozenset[bytes], seen: SeenSnapshot | None
+) -> bool:
+    """Say whether any snapshot after one that was seen names one of the files: of data, of changelogs or of indexes."""
     manifests = store.manifests
     oldest: Snapshot | None = None
     for oldest in store.snapshots.walk_back(store.snapshots.latest_id() or 0):
+        if SeenSnapshot.of(oldest) == seen:
+            return False
         index = [] if oldest.index_manifest is None else manifests.read_index(oldest.index_manifest)
         added = {name for e in (*manifests.delta(oldest), *manifests.changelog(oldest)) for name in _files_of(e)}
         if not names.isdisjoint(added | {e.file.file_name for e in index}):
             return True
-        if oldest.time_millis < since_millis:
-            break  # messages may give wrong times, so the live files are read below all the same
+    if seen is not None and oldest is not None and oldest.id > 1:
+        return True  # nobody knows: a snapshot that has expired may have published them
     live = [] if oldest is None else live_files_in(store, oldest, PartitionSelection(partitions=partitions))
     return any(name in names for e in live for name in _files_of(e))
 
@@ -88,67 +102,99 @@ class CommitSearch:
     now_millis: int
     claim: Callable[[], bool] | None = None  # writes the marker, True if it did not exist; None: only look for it
     tried: set[tuple[str, str]] = field(default_factory=set)  # the manifest lists of snapshots that were handed in
-    looked_up_to: int | None = None
-    looked_at: Snapshot | None = None  # the base of the last look
+    since: SeenSnapshot | None = field(init=False)  # no snapshot up to this one is the commit; None: not known
+    _marked: bool | None = None  # somebody wrote the marker before; None: not looked at yet
 
-    def find(self, base: Snapshot | None, seen: Sequence[Snapshot] = ()) -> Snapshot | None:
+    def __post_init__(self) -> None:
+        self.since = self.intent.seen if self.intent.once_since is None else self.intent.once_since
+
+    def skip(self, base: Snapshot | None, *, is_first: bool) -> None:
+        """Take note of a base up to which nobody can have published the commit; the first time, write the marker."""
+        self.since = SeenSnapshot.of(base)
+        if is_first and self.claim is not None:
+            self._marked = not self.claim()
+
+    def find(self, base: Snapshot | None) -> Snapshot | None:
         """Return the snapshot that published the commit, if it is the base or an earlier one.
 
-        Snapshots in `seen` are not read again. The base must be read before the call: what is published after that
-        competes with this commit for the next id.
+        The base must be read before the call: what is published after that competes with this commit for the next id.
         """
-        looked = None if self._went_back(base) else self.looked_up_to
-        self.looked_up_to, self.looked_at = 0 if base is None else base.id, base
-        if base is None:
+        since, self.since = self.since, SeenSnapshot.of(base)
+        if since is None:
+            self._marked = False  # unless the search below finds a marker; later attempts do not write it again
+            return None if base is None else self._search_all(base)
+        if self.intent.once_since is None and self._marked is None:
+            self._marked = not self.claim() if self.claim is not None else None
+        if since == self.since:
             return None
-        if looked is None:
-            return self._search_all(base)
-        known = {snapshot.id: snapshot for snapshot in (*seen, base)}
-        for snapshot_id in range(looked + 1, base.id + 1):
-            try:
-                snapshot = known.get(snapshot_id) or self.store.snapshots.get(snapshot_id)
-            except NotFoundError as expired:
-                raise self._unknown(f"snapshot {snapshot_id} expired before it could be looked at") from expired
-            if self._is_ours(snapshot):
+        if base is None:
+            raise self._unknown(f"the table has no snapshot any more, and had snapshot {since.id} before")
+        return self._search_since(since, base)
+
+    def _search_since(self, since: SeenSnapshot, base: Snapshot) -> Snapshot | None:
+        """Search the snapshots after one that was seen; where that is gone, all that there are."""
+        if self._marked is None:
+            self._marked = self.intent.once_since is None and is_marked(
+                self.store, self.intent.change, self.intent.marker
+            )
+        ids = range(max(since.id, 1), base.id + 1)
+        for start in range(0, len(ids), _BLOCK):
+            block = ids[start : start + _BLOCK]
+            found = each(self.store.storage, lambda number: self._read(number, base), block)
+            for number, snapshot in zip(block, found, strict=True):
+                if snapshot is None or (number == since.id and SeenSnapshot.of(snapshot) != since):
+                    return self._search_rest(since, base)
+                if number > since.id and self._is_published_by(snapshot):
+                    return snapshot
+        return None if ids else self._search_rest(since, base)
+
+    def _search_rest(self, since: SeenSnapshot, base: Snapshot) -> Snapshot | None:
+        """Search all snapshots that there are; raise CommitUnknownError if one that may be the commit is gone."""
+        searched = 0
+        for snapshot in self.store.snapshots.walk_back(base.id):
+            if SeenSnapshot.of(snapshot) == since:
+                return None  # expiry removes the oldest first, so that none between was removed by it
+            if self._is_published_by(snapshot):
                 return snapshot
-        return None
+            searched += 1
+        if searched == base.id:  # the whole history, from the first snapshot on
+            return None
+        raise self._unknown(
+            f"snapshot {since.id}, after which it was prepared, has expired or was rolled back"
+            if since.id
+            else "the table had no snapshot when it was prepared, and the first ones have expired"
+        )
 
-    def _went_back(self, base: Snapshot | None) -> bool:
-        """Say whether snapshots that were looked at are gone since: a rollback removed them, and ids are used again.
+    def _read(self, number: int, base: Snapshot) -> Snapshot | None:
+        return base if number == base.id else self.store.snapshots.find(number)
 
-        Asked only where a server owns the history. There a writer whose commit conflicts with a compaction rolls that
-        back; files are rolled back only while no writer runs.
-        """
-        before = self.looked_at
-        if before is None or self.store.home.history is None:
-            return False
-        if base is None or base.id < before.id:
+    def _is_published_by(self, snapshot: Snapshot) -> bool:
+        """Say whether a snapshot is the commit; raise InvalidMessageError if it committed a part of the files."""
+        if self._is_ours(snapshot) or (self._marked and self.holds(snapshot)):
             return True
-        now = base if base.id == before.id else self.store.snapshots.find(before.id)
-        return now is None or not is_same_state(now, before)
+        names = _names(self.intent.change, adds_only=self.intent.replaced is not None) if self._marked else frozenset()
+        shared = names & self._names_in(snapshot) if names else frozenset()
+        if any(kind == ADD for kind, _, _ in shared):
+            raise self._partly_committed(snapshot, shared)
+        return False
 
     def _search_all(self, base: Snapshot) -> Snapshot | None:
-        """Search every snapshot that may be the commit, unless the marker shows that none is."""
+        """Search every snapshot for messages that do not say when they were made, unless no marker shows an attempt."""
         created = [e.file.creation_time for e in self.intent.change.entries if e.kind == ADD]
         young = are_young(created, self.now_millis)
         if young and self.claim is not None:
-            marked = not self.claim()
+            self._marked = not self.claim()
         else:
-            marked = is_marked(self.store, self.intent.change, self.intent.marker)
-        if young and not marked:
+            self._marked = is_marked(self.store, self.intent.change, self.intent.marker)
+        if young and not self._marked:
             return None
-        ours = _names(self.intent.change, adds_only=self.intent.replaced is not None)
         oldest = base
         for snapshot in self.store.snapshots.walk_back(base.id):
             oldest = snapshot
-            if self._is_ours(snapshot) or (marked and self.holds(snapshot)):
+            if self._is_published_by(snapshot):
                 return snapshot
-            shared = ours & self._names_in(snapshot) if marked else frozenset()
-            if any(kind == ADD for kind, _, _ in shared):
-                raise self._partly_committed(snapshot, shared)
-            if snapshot.time_millis < earliest_millis(created, self.now_millis):
-                return None
         if oldest.id > 1:
+            ours = _names(self.intent.change, adds_only=self.intent.replaced is not None)
             self._search_expired(oldest, ours)
         return None
 
@@ -202,6 +248,8 @@ class CommitSearch:
         )
 
     def _unknown(self, why: str) -> CommitUnknownError:
+        with suppress(OSError):
+            self.store.check_same_table()  # raises for a table that has the place of the one that was written
         intent = self.intent
         return CommitUnknownError(
             f"{self.store.name}: nobody can say whether the commit {intent.identifier} of user {intent.user} "
@@ -240,10 +288,3 @@ def are_young(created: Iterable[int | None], now_millis: int) -> bool:
     offset = datetime.fromtimestamp(now_millis / 1000, UTC).astimezone().utcoffset()
     local = now_millis + (0 if offset is None else int(offset.total_seconds() * 1000))
     return all(time is not None and min(abs(now_millis - time), abs(local - time)) <= _YOUNG_MILLIS for time in created)
-
-
-def earliest_millis(created: Sequence[int | None], now_millis: int) -> int:
-    """Return a time before which no snapshot can name the files."""
-    if created and are_young(created, now_millis):
-        return now_millis - 2 * _YOUNG_MILLIS
-    return min((0 if time is None else time for time in created), default=0) - _CLOCK_SLACK_MILLIS

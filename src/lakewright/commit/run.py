@@ -74,9 +74,7 @@ class CommitRun:
     def __post_init__(self) -> None:
         self.drafts = Drafts(self.store, self.intent, self.environment)
         claim = self.drafts.claim if self.drafts.can_claim else None
-        self.search = CommitSearch(
-            self.store, self.intent, self.environment.clock(), claim, looked_up_to=self.intent.once_since
-        )
+        self.search = CommitSearch(self.store, self.intent, self.environment.clock(), claim)
 
     def publish(self) -> Snapshot:
         """Publish the intent, or find that it is published already."""
@@ -168,7 +166,8 @@ class CommitRun:
         If only this call has the messages, and its earlier attempts are known to have lost, there is none; snapshots
         that were published meanwhile may have expired since.
         """
-        if attempt and self.sole and not self.doubts and self.intent.once_since is None:
+        if self.sole and not self.doubts and self.intent.once_since is None:
+            self.search.skip(base, is_first=not attempt)
             return None
         existing = self.search.find(base)
         draft = next((d for d in self.doubts if existing is not None and is_same_state(existing, d.snapshot)), None)

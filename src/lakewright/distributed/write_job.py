@@ -12,6 +12,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.table.write_builder import BatchTableWrite, TableWrite
 from lakewright.write.job_run import JobRun
 from lakewright.write.writer import WriteJob
@@ -30,7 +31,7 @@ class Publication:
     user: str | None = None  # None: one that is derived from the messages
     identifier: int | None = None  # of a batch of a stream
     replaced: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
-    once_since: int | None = None  # commit only if no snapshot after this one has the same user and identifier
+    once_since: SeenSnapshot | None = None  # commit only if no snapshot after this one has the same user and identifier
 
 
 def new_publication(

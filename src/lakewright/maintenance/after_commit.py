@@ -63,7 +63,8 @@ def _expire_snapshots(store: TableStore) -> None:
     limit = store.options.get(CoreOptions.SNAPSHOT_EXPIRE_LIMIT)
     retention = Retention.of_options(store.options, now, max_deletes=limit)
     # After a commit the others look at the age of a snapshot itself, and tables are left as they leave them.
-    expire_snapshots(store, replace(retention, by_successor=0), now_millis=now)
+    young = now - store.options.get(CoreOptions.LAKEWRIGHT_EXPIRE_GRACE)
+    expire_snapshots(store, replace(retention, by_successor=0, young_millis=young), now_millis=now)
 
 
 class _Runs:

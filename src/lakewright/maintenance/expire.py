@@ -3,7 +3,8 @@
 At least `retain_min` snapshots stay, those beyond `retain_max` expire, and in between a snapshot expires once its
 successor is old enough. A time that the caller gives (`older_than`) keeps every younger snapshot, even beyond
 `retain_max`: a caller who says "older than a week" does not expect to lose what was written today. The time of the
-table's options does not. Tags, other branches and consumers keep what they need, and the result lists those that do.
+table's options does not. After commits, snapshots younger than `lakewright.expire.grace` stay as well. Tags, other
+branches and consumers keep what they need, and the result lists those that do.
 
 Always holds: if anything that stays cannot be read, nothing is deleted. The snapshot files are deleted first, oldest
 first, so a reader of an expiring snapshot finds that it expired, and never a snapshot without some of its files; an
@@ -55,6 +56,7 @@ class Retention:
     old_millis: int  # a snapshot is old if its successor was published before this time (epoch milliseconds)
     limit: int = MAX_INT  # how many expire in one run
     by_successor: int = 1  # 0: a snapshot is old if it was published itself before that time
+    young_millis: int | None = None  # a snapshot that was published after this time stays, whatever the counts
 
     @classmethod
     def of_options(
@@ -233,6 +235,9 @@ def _first_kept(
         latest - retention.count_min + 1, earliest + retention.limit, latest if consumer_next is None else consumer_next
     )
     end = next((i for i in range(first, end) if retention.old_millis <= time_of(i + retention.by_successor)), end)
+    young = retention.young_millis
+    if young is not None:
+        end = next((i for i in ids if i < end and time_of(i) > young), end)
     return ids[min(bisect_left(ids, end), len(ids) - 1)]
 
 
@@ -270,7 +275,11 @@ def _held_back(
     if free_id > ids[-1] - retention.count_min:
         reasons.append(f"the newest {counted(retention.count_min, 'snapshot')} must stay (retain_min)")
     elif len(ids) > 1:
-        reasons.append(f"snapshot {free_id} is not old enough (older_than, snapshot.time-retained)")
+        reasons.append(
+            f"snapshot {free_id} is not old enough (older_than, snapshot.time-retained, lakewright.expire.grace)"
+            if retention.young_millis is not None
+            else f"snapshot {free_id} is not old enough (older_than, snapshot.time-retained)"
+        )
     return left, reasons
 
 

@@ -46,6 +46,10 @@ class EarlyLook:
             self._began = time.monotonic()
             self._newest = Errand(lambda: newest, at_once=False)
 
+    def seen(self) -> Snapshot | None:
+        """Return a snapshot that was the newest at some time since `begin`; a commit may still use the answer."""
+        return self.store.snapshots.latest() if self._newest is None else self._newest.result()
+
     def newest(self) -> Snapshot | None:
         """Return the newest snapshot."""
         asked, self._newest = self._newest, None

@@ -115,6 +115,23 @@ def is_same_state(one: Snapshot, other: Snapshot) -> bool:
     return one.id == other.id and state_of(one) == state_of(other)
 
 
+@dataclass(frozen=True, slots=True)
+class SeenSnapshot:
+    """The newest snapshot at some time: its id, and the names of its manifest lists, which no other snapshot has.
+
+    A table without snapshots has the id 0 and no names.
+    """
+
+    id: int = 0
+    base_manifest_list: str = ""
+    delta_manifest_list: str = ""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot | None) -> SeenSnapshot:
+        """Return what identifies a snapshot; None stands for a table that has none."""
+        return cls() if snapshot is None else cls(snapshot.id, *state_of(snapshot))
+
+
 def state_of(snapshot: Snapshot) -> tuple[str, str]:
     """Return the names of the manifest lists, which no other commit has."""
     return (snapshot.base_manifest_list, snapshot.delta_manifest_list)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
@@ -21,12 +21,13 @@ from lakewright.commit.message.message import CommitMessage
 from lakewright.commit.plan import select_partitions
 from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit, WriteResult
 from lakewright.compact.job import after_commit
-from lakewright.errors import InvalidInputError
+from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError
 from lakewright.metadata.early_look import EarlyLook
 from lakewright.metadata.store import TableStore
 from lakewright.metrics import Stages
 from lakewright.spec import arguments
 from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.table.update_builder import BatchTableUpdate, StreamTableUpdate
 from lakewright.write.input.frames import ArrowData, from_pandas, in_process
 from lakewright.write.input.kinds import RowKinds
@@ -48,6 +49,7 @@ class CommitSettings:
     static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
     early_look: EarlyLook | None = None  # at the table, which begins when the write is prepared
     stages: Stages = field(default_factory=Stages)  # where writers note how long they work
+    keeps_messages: bool = False  # nobody but the caller gets the messages, and they are committed once
 
 
 class TableWrite:
@@ -204,12 +206,25 @@ class TableWrite:
 
     def _prepare(self) -> list[CommitMessage]:
         writer, since = self._open(), perf_counter()
-        look = self._settings.early_look
-        if look is not None and look.is_wanted:
+        look = self._settings.early_look or EarlyLook(self._store)
+        if look.is_wanted:
             look.begin_commit()
+        elif not self._settings.keeps_messages:
+            look.begin()
         messages = writer.prepare()
+        if messages and not self._settings.keeps_messages:
+            messages = _with_seen(messages, look)
         self._settings.stages.add("flush", since)
         return messages
+
+
+def _with_seen(messages: Sequence[CommitMessage], look: EarlyLook) -> list[CommitMessage]:
+    """Return messages that name a snapshot from before they were complete: a replay is searched for from there on."""
+    try:
+        seen = SeenSnapshot.of(look.seen())
+    except (OSError, CorruptTableError, NotFoundError):
+        return list(messages)  # their files are written, and the commit can do without
+    return [replace(message, seen=seen) for message in messages]
 
 
 class BatchTableWrite(TableWrite):
@@ -328,7 +343,8 @@ class BatchWriteBuilder:
 
     @property
     def _settings(self) -> CommitSettings:
-        return CommitSettings(self._commit_user, self._static_partition, self._early_look, self._stages)
+        keeps_messages = self._keeps_messages or self._job is not None
+        return CommitSettings(self._commit_user, self._static_partition, self._early_look, self._stages, keeps_messages)
 
     def new_commit(self) -> BatchTableCommit:
         """Open the commit."""

@@ -73,6 +73,8 @@ class BranchWalk:
     _last: State | None = None  # the last state, if all of it could be read
     _hashes: dict[Place, IndexFile] = field(default_factory=dict)
     _added: Live = field(default_factory=dict)  # by the state that is visited
+    _is_on_last: bool = False  # the entries that are applied change the last state
+    _lost: tuple[Live, str, str] | None = None  # the files of a state that the next one does not begin with; a finding
 
     def visit(self, state: State) -> None:
         """Check one state; states come in the order of their ids."""
@@ -87,6 +89,7 @@ class BranchWalk:
         entries, complete = self._entries(delta or (), state)
         whole = whole and complete and delta is not None
         places = self._apply(entries, state, judged=whole)
+        self._check_lost(state)
         # Files of the base that the delta deletes are needed by the state before alone, which may have expired.
         for identity, entry in self._added.items():
             if identity in self.live:
@@ -124,20 +127,34 @@ class BranchWalk:
         # Of a rollback or fast-forward at work, or one that was cut short, copies of the wanted state are in between.
         if before is not None and (COPY_OF in before.snapshot.properties or COPY_OF in state.snapshot.properties):
             follows = False
+        self._is_on_last = before is not None and follows
         if before is not None and follows and base is not None and self._names == {m.file_name for m in base}:
             return set(), True
         old = self.live
-        self.live = {}
+        if before is not None and not follows:
+            for entry in old.values():
+                self._needed_by(entry, before)
+        self.live, self._is_on_last = {}, False
         entries, complete = self._entries(base or (), state)
         whole = complete and base is not None
         self._apply(entries, state, judged=whole)
+        self._is_on_last = before is not None and follows
         if before is not None and follows and whole and old.keys() != self.live.keys():
             lost = [entry for identity, entry in old.items() if identity not in self.live]
             path = self.branch.store.layout.manifest_file(state.snapshot.base_manifest_list)
             text = f"the base of {state.name} has {len(self.live):,} files and {before.name} has {len(old):,}"
             named = f"; it lacks {lost[0].file.file_name}" if lost else ""
-            self.findings.add("lost-entries", path, text + named, state=state.path)
+            self._lost = old, path, text + named
         return None, whole
+
+    def _check_lost(self, state: State) -> None:
+        """Report that a state does not begin with the one before, unless it is the same in the end.
+
+        A rollback or fast-forward publishes the wanted state on top, and then replaces the snapshots below it.
+        """
+        lost, self._lost = self._lost, None
+        if lost is not None and lost[0].keys() != self.live.keys():
+            self.findings.add("lost-entries", lost[1], lost[2], state=state.path)
 
     def _apply(self, entries: Iterable[ManifestEntry], state: State, *, judged: bool) -> set[Place]:
         """Add and delete files as entries say, in any order, and return the places that they touch."""
@@ -150,7 +167,7 @@ class BranchWalk:
                 gone = self.live.pop(identity, None)
                 if gone is None:
                     deleted[identity] = entry
-                elif self._last is not None:
+                elif self._last is not None and self._is_on_last:
                     self._needed_by(gone, self._last)
             elif identity in self.live:
                 self._note("double-add", entry, f"{state.name} adds the file {entry.file.file_name} twice", state)

@@ -20,7 +20,7 @@ from lakewright.compact.job import RunTasks, after_commit
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import SeenSnapshot, Snapshot
 
 _NAMESPACE = uuid.UUID("0b7c5a1e-9f43-4c06-8a52-6f1c3c8e2d94")
 _TOKEN = "lakewright.run"  # noqa: S105 - the key of a snapshot property, no secret
@@ -31,7 +31,7 @@ class JobRun:
     """One run of a job that commits once."""
 
     user: str  # the commit user of all runs of the job
-    since: int  # the newest snapshot when the run began; the commit looks at all that were published after it
+    since: SeenSnapshot  # the newest when the run began; the commit looks at all that were published after it
     earlier: Snapshot | None  # the snapshot that an earlier run of the job committed
     token: str  # what this run alone writes into its snapshot
 
@@ -39,7 +39,7 @@ class JobRun:
     def begin(cls, store: TableStore, job_id: str) -> JobRun:
         """Begin a run of a job, after looking for the snapshot that an earlier run committed."""
         user = user_of_job(store, job_id)
-        since = store.snapshots.latest_id() or 0
+        since = SeenSnapshot.of(store.snapshots.latest())
         return cls(user, since, store.snapshots.of_user(user), str(uuid.uuid4()))
 
     @classmethod

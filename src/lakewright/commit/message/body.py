@@ -17,6 +17,7 @@ from typing import Generic, TypeVar, cast
 
 from lakewright.errors import InvalidMessageError
 from lakewright.spec.datafile import DataFile, DeletionRange, GlobalIndex, IndexFile, SimpleStats
+from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.spec.types import JSON
 
 T = TypeVar("T")
@@ -221,11 +222,13 @@ INDEX_FILE = record(
     ),
 )
 
+_SEEN = record(SeenSnapshot, _members(id=NATURAL, base_manifest_list=TEXT, delta_manifest_list=TEXT))
+
 _FILES = tuple_of(DATA_FILE)
 _INDEX_FILES = tuple_of(INDEX_FILE)
 
-# The attributes of a message, by name; `message` defines the class that has them.
-MESSAGE_MEMBERS = _members(
+# The attributes of a message of version 3, by name; `message` defines the class that has them.
+MESSAGE_MEMBERS_3 = _members(
     partition_bytes=BLOB,
     bucket=BUCKET,
     total_buckets=optional(BUCKET),
@@ -252,3 +255,4 @@ MESSAGE_MEMBERS = _members(
     unchanged=optional(one_of(SCOPES)),
     reads=TEXTS,
 )
+MESSAGE_MEMBERS = {**MESSAGE_MEMBERS_3, **_members(seen=optional(_SEEN))}

@@ -16,19 +16,19 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 
-from lakewright.commit.message.body import MESSAGE_MEMBERS, from_bytes, record, to_bytes
+from lakewright.commit.message.body import MESSAGE_MEMBERS, MESSAGE_MEMBERS_3, from_bytes, record, to_bytes
 from lakewright.commit.message.java import FileChanges, decode_java, encode_java
 from lakewright.errors import CorruptTableError, InvalidInputError, InvalidMessageError
 from lakewright.spec import arguments
 from lakewright.spec.datafile import DataFile, IndexFile
 from lakewright.spec.rows.binary_row import canonical_row, decode_row, row_arity
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import SeenSnapshot, Snapshot
 from lakewright.spec.types import DataType, parse_type
 from lakewright.spec.values import to_python
 from lakewright.storage.layout import is_path_to
 
 MAGIC = b"LWCM"
-VERSION = 3
+VERSION = 4
 BODY_BYTES_MAX = 256 << 20
 
 _HEAD = struct.Struct(">4sHI32s")
@@ -69,6 +69,8 @@ class CommitMessage(FileChanges):
     planned_on: str | None = None  # the snapshot of `check_from_snapshot`, by `snapshot_name`; None: not known
     unchanged: str | None = None  # where others must not have written rows since then: one of `SCOPES`; None: nowhere
     reads: tuple[str, ...] = ()  # the columns that decided which rows change, and to what
+    # A snapshot that was the newest before the message was complete: only later ones can have committed it.
+    seen: SeenSnapshot | None = None  # None: not known
 
     @property
     def partition(self) -> tuple[object, ...]:
@@ -103,9 +105,11 @@ class CommitMessage(FileChanges):
         if len(data) < _HEAD.size or data[: len(MAGIC)] != MAGIC:
             raise InvalidMessageError(f"these bytes are not a commit message of lakewright; {_REMEDY}")
         _, version, length, digest = _HEAD.unpack_from(data)
-        if version != VERSION:
+        codec = _CODECS.get(version)
+        if codec is None:
             raise InvalidMessageError(
-                f"the commit message has version {version}, this lakewright knows {VERSION}; use one release everywhere"
+                f"the commit message has version {version}, this lakewright knows {', '.join(map(str, _CODECS))}; use "
+                "one release everywhere"
             )
         if length > BODY_BYTES_MAX or length != len(data) - _HEAD.size:
             message = f"the commit message says it has {length} bytes but has {len(data) - _HEAD.size}; {_REMEDY}"
@@ -113,7 +117,7 @@ class CommitMessage(FileChanges):
         body = data[_HEAD.size :]
         if hashlib.sha256(body).digest() != digest:
             raise InvalidMessageError(f"the commit message was altered on its way; {_REMEDY}")
-        return _checked(from_bytes(body, _CODEC))
+        return _checked(from_bytes(body, codec))
 
     def to_java(self) -> bytes:
         """Return the message as the body that Java and other implementations read, in version 14."""
@@ -173,10 +177,12 @@ def guarded(
         planned_on=snapshot_name(snapshot),
         unchanged=unchanged,
         reads=tuple(sorted(set(reads))),
+        seen=SeenSnapshot.of(snapshot),
     )
 
 
 _CODEC = record(CommitMessage, MESSAGE_MEMBERS)
+_CODECS = {3: record(CommitMessage, MESSAGE_MEMBERS_3), VERSION: _CODEC}  # by version
 
 
 def _data_files(message: FileChanges) -> Iterator[DataFile]:
@@ -208,7 +214,8 @@ def _checked(message: CommitMessage) -> CommitMessage:
     for file in _data_files(message):
         for name in (file.file_name, *file.extra_files):
             _check_name(name)
-    snapshots = (name for name in (message.base_snapshot, message.planned_on) if name)
+    seen = (message.seen.base_manifest_list, message.seen.delta_manifest_list) if message.seen else ()
+    snapshots = (name for name in (message.base_snapshot, message.planned_on, *seen) if name)
     for name in (*(message.hash_base or ()), *snapshots):
         _check_name(name)
     since = message.check_from_snapshot

@@ -28,7 +28,7 @@ from lakewright.spark.datasource.options import SourceOptions
 from lakewright.spark.datasource.sink import TaskWritten, changes_in, task_context, write_rows, written_in
 from lakewright.spark.jobs.classes import DataSourceStreamArrowWriter, WriterCommitMessage
 from lakewright.spark.jobs.types import arrow_schema_of
-from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.snapshot import SeenSnapshot, Snapshot
 from lakewright.table.table import FileStoreTable
 from lakewright.write.leftovers import remove_leftovers
 from lakewright.write.writer import WriteJob
@@ -101,7 +101,8 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def _publish(self, user: str, changes: Sequence[CommitMessage], batch_id: int) -> Snapshot | None:
         """Return the snapshot in which the user committed this batch or a later one; commit it if there is none."""
-        since = self._store.snapshots.latest_id() or 0  # the commit itself looks for what is published later than this
+        # The commit itself looks for what is published later than this.
+        since = SeenSnapshot.of(self._store.snapshots.latest())
         snapshot = self._store.snapshots.of_user(user)
         if snapshot is not None and snapshot.commit_identifier >= batch_id:
             return snapshot

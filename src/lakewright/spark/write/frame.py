@@ -34,6 +34,7 @@ from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.shuffle import cluster
 from lakewright.spec.arguments import Distribution, WriteMode
+from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import TableWrite
 from lakewright.write.input.frames import refuse_pandas_on_spark
@@ -91,7 +92,7 @@ def write_micro_batch(
     target = opened(table)
     check_call(target, mode, concurrency=concurrency)
     # The commit itself looks for what is published later than this.
-    since = target.store.snapshots.latest_id() or 0
+    since = SeenSnapshot.of(target.store.snapshots.latest())
     snapshot = target.store.snapshots.of_user(commit_user)
     if snapshot is not None and snapshot.commit_identifier >= batch_id:
         return replayed(target.store, snapshot, run=compacting_on(df.sparkSession))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
-from lakewright.lsm.functions.aggregates import aggregated, last_non_null, last_value
+from lakewright.lsm.functions.aggregates import aggregated, check_retractable, last_non_null, last_value
 from lakewright.lsm.functions.column_functions import (
     LAST_NON_NULL,
     ColumnFunction,
@@ -118,6 +118,7 @@ class PartialUpdate:
         if self.remove_on_delete or any(group.removes for group in self.groups):
             groups = replace(groups, rows=clear_deleted(groups.rows, self.clearable))
         if self.groups:
+            self._check_retractable(groups, kinds)
             layers = groups.layers(self._cuts(groups, kinds))
         else:
             # A -U does nothing, but a key that begins with one would begin with its values, and two make a -D.
@@ -126,6 +127,18 @@ class PartialUpdate:
             keep[groups.ends[np.logical_and.reduceat(updates, groups.starts)] - 1] = True
             layers = split_at_deletes(groups.only(keep), (kinds == DELETE)[keep])
         return [merge_several(layer, self.merge) for layer in layers]
+
+    def _check_retractable(self, groups: Groups, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
+        """Refuse rows that a function cannot take back: once they are written, every merge of their keys would fail.
+
+        A -D that may remove the record is not refused, because only one that is late is taken back from the columns.
+        """
+        for group in self.groups:
+            refused = kinds == UPDATE_BEFORE if group.removes else (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+            rows = groups.rows.select(list(group.names)).take(pa.array(groups.order[refused]))
+            if any(column.null_count < len(column) for column in rows.columns):
+                for name in group.columns & self.functions.keys():
+                    check_retractable(self.functions[name])
 
     def _cuts(self, groups: Groups, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> Flags:
         """Return which rows must not be merged with those before them."""

@@ -279,7 +279,7 @@ def _aggregation(schema: TableSchema, rows: Sequence[Row]) -> Row:
         for name, cell in cells.items():
             if name in schema.primary_keys or (kind == "-D" and removing):
                 cell.value = values[name]
-            elif kind in RETRACTS:
+            elif kind in RETRACTS and name not in sequence:
                 cell.retract(values[name])
             else:
                 cell.add(values[name])

@@ -187,9 +187,10 @@ class _Distribution:
         for bucket, parts in sorted(self._gathered.items()):
             rows = pa.concat_tables(parts)
             output = self._output(bucket)
-            sink = output.open(FilePlan.keyed(schema, level=0))
-            sink.write(self._spec.fold(rows))
-            self._files.setdefault(bucket, []).extend(sink.finish())
+            for run in self._spec.fold_apart(merge_order(rows, self._spec)):
+                sink = output.open(FilePlan.keyed(schema, level=0))
+                sink.write(run)
+                self._files.setdefault(bucket, []).extend(sink.finish())
             if with_changelog:
                 changelog = output.open(FilePlan.keyed(schema, level=0, changelog=True))
                 changelog.write(rows.take(pa.array(merge_order(rows, self._spec).order)))

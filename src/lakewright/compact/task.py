@@ -32,6 +32,7 @@ from lakewright.commit.overwrite import PartitionSelection
 from lakewright.commit.plan import live_files_in, select_partitions
 from lakewright.errors import naming
 from lakewright.lsm.keys import Key, KeyOrder
+from lakewright.lsm.merge import MergeSpec
 from lakewright.lsm.pick import Unit, pick, pick_full
 from lakewright.lsm.record_expiry import RecordExpiry
 from lakewright.lsm.runs import max_level, runs_of
@@ -138,7 +139,7 @@ def plan_compaction(
     tasks = []
     for bucket in live_buckets(store, snapshot, partitions=partitions, only=only):
         old = files_with_old_rows(store, bucket.files)
-        unit = unit_of(store.options, bucket, full=is_full(bucket.place), now_ms=now_ms, old=old)
+        unit = unit_of(store, bucket, full=is_full(bucket.place), now_ms=now_ms, old=old)
         if unit is not None:
             rewrites_all = is_full(bucket.place) and store.options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
             tasks.append(_task(store, snapshot.id, bucket, unit, rewrites_all=rewrites_all))
@@ -254,16 +255,23 @@ def files_with_old_rows(store: TableStore, files: Iterable[DataFile]) -> frozens
 
 
 def unit_of(
-    options: CoreOptions, bucket: Bucket, *, full: bool, now_ms: int | None, old: frozenset[str] = frozenset()
+    store: TableStore, bucket: Bucket, *, full: bool, now_ms: int | None, old: frozenset[str] = frozenset()
 ) -> Unit | None:
     """Return what is worth compacting in a bucket of a primary-key table; with `full`, all that can be.
 
     `old` are the names of files with rows that are too old.
     """
+    options = store.options
     runs = runs_of(bucket.files)
     deepest = max_level(options, bucket.files)
     if not full:
-        return pick(runs, options, max_level=deepest, now_ms=now_ms)
+        unit = pick(runs, options, max_level=deepest, now_ms=now_ms)
+        if unit is None or all(file.delete_row_count == 0 for file in unit.files) or options.needs_lookup():
+            return unit
+        if not MergeSpec.of_schema(store.schema, table=store.name).keeps_apart:
+            return unit
+        # Rows that retract are merged exactly only together with all older rows of their keys.
+        return pick_full(runs, max_level=deepest)
     rewrite_all = options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
     return pick_full(runs, max_level=deepest, masked=old.union(bucket.deleted_rows), rewrite_all=rewrite_all)
 

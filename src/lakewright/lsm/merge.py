@@ -1,8 +1,9 @@
 """Rows of one key become one: keyed rows in any order in, one row per key in key order out.
 
 Merge order, inside a key: the sequence fields (null is the oldest), then the sequence number, then retracts before
-adds. A key with one row passes untouched, whatever the engine and the kind of the row. Folding some rows first and the
-result with the rest later gives what folding all of them gives.
+adds. A key with one row passes untouched, whatever the engine and the kind of the row. Folding the oldest rows first
+and the result with the rest later gives what folding all of them gives. Where older rows are missing, as in a write
+buffer, this holds for rows that add; those that retract are folded with `fold_apart`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError, naming
 from lakewright.lsm.functions.aggregation import Aggregation, check_aggregation
-from lakewright.lsm.functions.groups import Groups, MergeFunction, take_rows
+from lakewright.lsm.functions.groups import Groups, MergeFunction, merge_several, take_rows
 from lakewright.lsm.functions.partial_update import PartialUpdate, check_partial_update
 from lakewright.lsm.images import Flags, Longs, layers_of, number_part
 from lakewright.lsm.keys import KeyOrder, SortColumn, table_parts
@@ -92,7 +93,22 @@ class MergeSpec:
         if self.function is None:
             return take_rows(groups.rows, _winners(groups, self))
         with naming(self.table):
-            return _computed(groups, self.function)
+            return merge_several(groups, self.function.merge)
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether rows that retract are only merged exactly together with all older rows of their keys."""
+        return self.function is not None and self.function.keeps_apart
+
+    def fold_apart(self, groups: Groups) -> list[pa.Table]:
+        """Merge rows in merge order whose older rows are elsewhere, to tables with one row per key at most, by age.
+
+        There is one table, unless rows retract what only older rows tell. The last has all keys.
+        """
+        if self.function is None or not self.keeps_apart or not has_retracts(groups.rows):
+            return [self.fold_groups(groups)]
+        with naming(self.table):
+            return self.function.merge_apart(groups)
 
     @property
     def keeps_rows(self) -> bool:
@@ -195,6 +211,11 @@ def drop_retracts(rows: pa.Table) -> pa.Table:
     return rows.filter(pa.array(np.logical_not(retracts))) if retracts.any() else rows
 
 
+def has_retracts(rows: pa.Table) -> bool:
+    """Whether any row is of kind -U or -D."""
+    return bool(_retracts(rows).any())
+
+
 def _retracts(rows: pa.Table) -> Flags:
     kinds = rows.column(VALUE_KIND.name).to_numpy()
     flags: Flags = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
@@ -266,21 +287,3 @@ def _no_retracts(spec: MergeSpec) -> InvalidInputError:
         table=spec.table,
         option="ignore-delete",
     )
-
-
-def _computed(groups: Groups, function: MergeFunction) -> pa.Table:
-    """Merge the keys of two rows or more by a function, and put the other rows between its results, in key order."""
-    several = groups.ends - groups.starts > 1
-    if not several.any():
-        return take_rows(groups.rows, groups.order)
-    counts = (groups.ends - groups.starts)[several]
-    ends = np.cumsum(counts)
-    at = np.repeat(several, groups.ends - groups.starts)
-    merged = function.merge(Groups(groups.rows, groups.order[at], ends - counts, ends))
-    if several.all():
-        return merged
-    single = take_rows(groups.rows, groups.order[~at])
-    place = np.empty(len(groups), np.int64)
-    place[several] = np.arange(len(merged))
-    place[~several] = np.arange(len(merged), len(groups))
-    return take_rows(pa.concat_tables([merged, single]), place)

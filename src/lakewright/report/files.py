@@ -191,7 +191,7 @@ def _picked(
     rules = AppendRules.of(store.options, full=full)
     for bucket in buckets:
         if store.schema.primary_keys:
-            unit = task.unit_of(store.options, bucket, full=full, now_ms=now_millis)
+            unit = task.unit_of(store, bucket, full=full, now_ms=now_millis)
             if unit is not None:
                 yield bucket.place, unit.files
         else:

@@ -3,7 +3,8 @@
 Every row gets the next sequence number of its bucket when it arrives. Rows are held in memory. Once they exceed the
 budget, all of them are merged by key and spilled to the local disk as sorted runs, one per bucket; at the end the runs
 of a bucket are merged into its files. So one commit makes one sorted run per bucket, however much it writes. Where
-spilling is forbidden, the rows in memory are written to data files instead, and a bucket gets several sorted runs.
+spilling is forbidden, the rows in memory are written to data files instead, and a bucket gets several sorted runs. It
+also does where rows of one key can only be merged together with older ones (`MergeSpec.fold_apart`).
 
 Buckets are merged and encoded in a few threads, because sorting, gathering and encoding release Python's lock.
 
@@ -25,7 +26,7 @@ from lakewright.datafiles.rolling import FinishedFile, RollingFile
 from lakewright.datafiles.spill import Spill
 from lakewright.lsm.functions.groups import take_rows
 from lakewright.lsm.images import Longs
-from lakewright.lsm.merge import MergeSpec, merge_order
+from lakewright.lsm.merge import MergeSpec, has_retracts, merge_order
 from lakewright.lsm.windows import merge_runs
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
 from lakewright.write.buckets.routing import Group
@@ -89,6 +90,7 @@ class _Bucket:
     changelog: RollingFile | None
     pieces: list[_Piece] = field(default_factory=list)
     runs: list[_Run] = field(default_factory=list)
+    apart: list[list[pa.Table]] = field(default_factory=list)  # runs of older rows, the latest first, in parts
 
     def take_rows(self) -> _Piece:
         pieces, self.pieces = self.pieces, []
@@ -202,10 +204,12 @@ class KeyedBuffer:
     def _shrink(self) -> None:
         """Move all rows out of memory: groups of one batch share memory, which is free once all of them are gone."""
         buckets = [bucket for bucket in self._buckets.values() if bucket.pieces]
-        if self._limits.spillable:
-            self._spill(buckets)
-        else:
-            self._write(buckets)
+        # Spilled runs are merged with each other, which loses what rows do that must stay apart.
+        apart = [bucket for bucket in buckets if not self._limits.spillable or self._keeps_apart(bucket)]
+        if apart:
+            self._write(apart)
+        if spilled := [bucket for bucket in buckets if bucket.pieces]:
+            self._spill(spilled)
         self._held = 0
         pa.default_memory_pool().release_unused()
 
@@ -224,7 +228,8 @@ class KeyedBuffer:
     def _folded(self, bucket: _Bucket, size: PartSize) -> Iterator[pa.Table]:
         """Merge the rows in memory, part by part in key order; with a changelog, first write each part unmerged to it.
 
-        There is never a second copy of all rows: each part is gathered, merged and yielded before the next.
+        There is never a second copy of all rows: each part is gathered, merged and yielded before the next. Rows that
+        cannot be merged with later ones of their key are not yielded, but gathered in `bucket.apart`.
         """
         piece = bucket.take_rows()
         for part in merge_order(piece.rows, self._spec, piece.at).parts(size.rows_of(piece.rows)):
@@ -234,9 +239,18 @@ class KeyedBuffer:
             gathered = part.gathered()
             if bucket.changelog is not None:
                 bucket.changelog.write(gathered.rows)
-            yield self._spec.fold_groups(gathered)
+            *older, latest = self._spec.fold_apart(gathered)
+            for back, rows in enumerate(reversed(older)):
+                if back == len(bucket.apart):
+                    bucket.apart.append([])
+                bucket.apart[back].append(rows)
+            yield latest
         if bucket.changelog is not None:
             bucket.changelog.finish()
+
+    def _keeps_apart(self, bucket: _Bucket) -> bool:
+        """Whether the rows in memory have some that cannot be merged without the older rows of their keys."""
+        return self._spec.keeps_apart and any(has_retracts(piece.rows) for piece in bucket.pieces)
 
     def _merged(self, runs: Sequence[_Run], last: Iterable[pa.Table] = ()) -> Iterator[pa.Table]:
         streams = [*(run.parts() for run in runs), last]
@@ -281,11 +295,21 @@ class KeyedBuffer:
 
     def _encode(self, bucket: _Bucket) -> None:
         try:
+            if bucket.runs and self._keeps_apart(bucket):
+                for part in _gathered(self._merged(bucket.runs)):
+                    bucket.file.write(part)
+                bucket.file.finish()
+                _release(bucket.runs)
+                bucket.runs = []
             rows: Iterable[pa.Table] = self._folded(bucket, ROW_GROUP) if bucket.pieces else ()
             if bucket.runs:
                 rows = _gathered(self._merged(bucket.runs, rows))
             for part in rows:
                 bucket.file.write(part)
+            while bucket.apart:
+                bucket.file.finish()  # each run begins a new file
+                for part in bucket.apart.pop():
+                    bucket.file.write(part)
         except BaseException as error:
             name_file(error, bucket.file.path)
             raise

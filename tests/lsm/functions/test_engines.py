@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.functions.aggregation import Aggregation
 from lakewright.lsm.functions.groups import Groups, MergeFunction
 from lakewright.lsm.functions.partial_update import PartialUpdate
+from lakewright.lsm.merge import MergeSpec, drop_retracts, merge_order
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
@@ -284,3 +285,76 @@ def test_folding_some_rows_first_changes_nothing(data: st.DataObject) -> None:
         return_columns = [name for name in kinds if name.startswith(("u", "g", "h"))]
         all_at_once, in_two = ((k, n, {c: v[c] for c in return_columns}) for k, n, v in (all_at_once, in_two))
     assert comparable(schema, in_two) == comparable(schema, all_at_once)
+
+
+INEXACT = {
+    "product",  # rounded
+    "first_value",  # refused where deletes remove the record
+    "merge_map_with_keytime",  # a null takes an entry away from the rows it is merged with only
+}
+
+
+@given(st.data())
+@settings(max_examples=examples(1000), derandomize=True)
+def test_rows_merged_without_the_older_ones_do_to_those_what_the_rows_do(data: st.DataObject) -> None:
+    kinds, options = data.draw(st.one_of(aggregations(), partial_updates()))
+    functions = {value for key, value in options.items() if key.endswith("aggregate-function")}
+    inexact = {"double", "decimal", "wide", "tiny", "long"}.intersection(kinds.values())
+    assume(not (inexact or functions & INEXACT or "count-limit" in str(options)))
+    schema = schema_of(kinds, options)
+    spec = MergeSpec.of_schema(schema, table="t")
+    (rows, *_) = data.draw(rows_of(kinds, retracts=True))
+    rows = [*rows, *[(k, n + len(rows), v) for k, n, v in data.draw(rows_of(kinds, retracts=True))[0]]]
+    rows = as_history(schema, rows)
+    try:
+        spec.check_kinds({KINDS.index(kind) for kind, *_ in rows})
+        merged_apart(spec, rows)
+    except InvalidInputError:
+        reject()
+    cut = data.draw(st.integers(0, len(rows)))
+    one_by_one = [merged_apart(spec, [row]) for row in rows]
+    grouped = [merged_apart(spec, part) for part in (rows[:cut], rows[cut:]) if part]
+    results = [drop_retracts(spec.fold(pa.concat_tables(runs))) for runs in (one_by_one, grouped)]
+    expected, got = ([("", 0, row) for row in table.select(schema.field_names).to_pylist()] for table in results)
+    assert [comparable(schema, row) for row in got] == [comparable(schema, row) for row in expected]
+
+
+def merged_apart(spec: MergeSpec, rows: Sequence[Row]) -> pa.Table:
+    table = pa.table(
+        {
+            "_SEQUENCE_NUMBER": pa.array([number for _, number, _ in rows], pa.int64()),
+            "_VALUE_KIND": pa.array([KINDS.index(kind) for kind, *_ in rows], pa.int8()),
+            **{f.name: pa.array([v[f.name] for *_, v in rows], f.type) for f in spec.schema.arrow_schema},
+        }
+    )
+    return pa.concat_tables(spec.fold_apart(merge_order(table, spec)))
+
+
+def as_history(schema: TableSchema, rows: Sequence[Row]) -> list[Row]:
+    """Return rows whose sequence fields rise; a record that is not there is added before it is changed."""
+    out: list[Row] = []
+    exists = False
+    for kind, number, values in rows:
+        rising = {name: AGES[str(schema.field(name).type)](number) for name in values if name[0] in "tgh"}
+        for group in ("0", "1"):
+            if number % 3 == int(group):  # this row does not touch the group
+                rising |= dict.fromkeys([name for name in rising if name.endswith(group)])
+        row_kind = kind if exists else "+I"
+        exists = row_kind != "-D"
+        out.append((row_kind, number, {**values, "k": 1, **rising}))
+    return out
+
+
+AGES: dict[str, Callable[[int], object]] = {"INT": int, "STRING": "{:03}".format, "DOUBLE": float}
+
+
+def test_a_retract_that_a_function_of_a_group_cannot_take_back_is_refused_before_it_is_written() -> None:
+    options = {
+        "merge-engine": "partial-update",
+        "fields.g.sequence-group": "a",
+        "fields.a.aggregate-function": "max",
+    }
+    spec = MergeSpec.of_schema(schema_of({"g": "int", "a": "int"}, options), table="t")
+    merged_apart(spec, [("-U", 1, {"k": 1, "g": None, "a": 1})])  # touches no group
+    with pytest.raises(InvalidInputError, match="'max' of the column 'a' cannot take a value back"):
+        merged_apart(spec, [("-U", 1, {"k": 1, "g": 1, "a": 1})])

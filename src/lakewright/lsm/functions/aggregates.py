@@ -7,6 +7,7 @@ is a single `take`. A step that a function cannot take back is an error that nam
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from lakewright.errors import InvalidInputError
 from lakewright.lsm.functions.arithmetic import add_up, multiply
 from lakewright.lsm.functions.column_functions import LAST, LAST_NON_NULL, RETRACTABLE, ColumnFunction
-from lakewright.lsm.functions.nested_aggregates import NESTED, list_of
+from lakewright.lsm.functions.nested_aggregates import NESTED, list_of, unmatched
 from lakewright.lsm.functions.steps import ADD, LATE, NONE, RESET, RETRACT, Steps, picked
 from lakewright.lsm.images import Longs, Words, column_parts, layers_of
 from lakewright.lsm.sorting import sort_layers
@@ -169,6 +170,63 @@ def _distinct_texts(column: pa.Array, steps: Steps, delimiter: str) -> pa.Array:
         new = dict.fromkeys(part for text in texts[begin + 1 : end] for part in text.split(delimiter))
         out[key] = delimiter.join([texts[begin], *(part for part in new if part and part not in seen)])
     return pa.array(out, column.type)
+
+
+def lost(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Array | None:
+    """Return what the retracts of each key take from older rows that are not here, beyond what `aggregated` tells.
+
+    The value, taken back from an older value before what `aggregated` returns is added to it, gives what all steps
+    give one by one; null where nothing is lost, None where no key loses anything.
+    """
+    if function.ignore_retract or function.name not in _LOSSES or not steps.has(RETRACT):
+        return None
+    values = _LOSSES[function.name](column, steps.with_values(column), function)
+    return values if values.null_count < len(values) else None
+
+
+def _lost_last(column: pa.Array, steps: Steps, _: ColumnFunction) -> pa.Array:
+    """Return the value that was taken back where nothing came after it: it leaves null, which no added row does."""
+    places = steps.last()
+    rows = steps.rows_at(places)
+    if len(steps):
+        rows[steps.ops[places] != RETRACT] = NONE
+    return picked(column, rows)
+
+
+def _lost_factor(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Array:
+    """Return the product of the divisors that come before the first factor: without a number they divide nothing."""
+    added = steps.first(steps.ops != RETRACT)[steps.group] if len(steps) else steps.rows
+    leading = steps.only((added == NONE) | (np.arange(len(steps)) < added))
+    return multiply(column, _as_adds(leading), function)
+
+
+def _lost_entries(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Array:
+    """Return all entries that were taken back: older rows lose them, whatever came in between."""
+    gone = _as_adds(steps.only(steps.ops == RETRACT))
+    return NESTED[function.name](column, gone, replace(function, count_limit=None))
+
+
+def _lost_elements(column: pa.Array, steps: Steps, function: ColumnFunction) -> pa.Array:
+    """Return the elements that were taken back although no row here had brought them."""
+    return _lost_entries(column, steps, function) if function.distinct else unmatched(column, steps)
+
+
+def _as_adds(steps: Steps) -> Steps:
+    return Steps(steps.rows, np.full(len(steps), ADD, np.int8), steps.group, steps.count)
+
+
+_LOSSES: Mapping[str, Aggregate] = {
+    LAST_NON_NULL: _lost_last,
+    "product": _lost_factor,
+    "collect": _lost_elements,
+    "merge_map": _lost_entries,
+    "nested_update": _lost_entries,
+}
+
+
+def loses_retracts(function: ColumnFunction) -> bool:
+    """Whether a retract is not told by the merged value alone, as long as older rows are missing."""
+    return function.name in _LOSSES and not function.ignore_retract
 
 
 AGGREGATES: Mapping[str, Aggregate] = {

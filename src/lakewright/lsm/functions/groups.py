@@ -6,7 +6,7 @@ is made once per table from its schema; options that it does not support are ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,8 +15,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from lakewright.lsm.images import Longs
+from lakewright.lsm.images import Flags, Longs
 from lakewright.spec.gather import gather
+from lakewright.spec.keyed_rows import DELETE, VALUE_KIND
 
 _TAKE_BYTES_MAX = 1 << 30  # texts of one array have 2 GB at most
 _FEW = 16  # one row of so many is few
@@ -45,6 +46,33 @@ class Groups:
                 self.rows, self.order[start:end], self.starts[first:last] - start, self.ends[first:last] - start
             )
 
+    def only(self, keep: Flags) -> Groups:
+        """Return the same groups without some places of their order; groups without rows are left out."""
+        ends = np.cumsum(np.add.reduceat(keep.astype(np.int64), self.starts)) if len(self) else self.ends
+        starts = np.append(0, ends[:-1])
+        filled = ends > starts
+        return Groups(self.rows, self.order[keep], starts[filled], ends[filled])
+
+    def layers(self, new: Flags) -> list[Groups]:
+        """Cut groups into segments that begin at some places of the order, and return them by age, the oldest first.
+
+        Each result has one segment of a group at most. The last has the latest segment of every group.
+        """
+        first = np.zeros(len(self.order), np.bool_)
+        first[self.starts] = True
+        starts = np.flatnonzero(first | new)
+        ends = np.append(starts[1:], len(self.order))
+        owner = np.cumsum(first)[starts]
+        after = np.searchsorted(owner, owner, side="right") - 1 - np.arange(len(starts))  # later segments of the group
+        layers = []
+        for layer in range(int(after.max(initial=0)), -1, -1):
+            at = after == layer
+            counts = ends[at] - starts[at]
+            places = np.repeat(starts[at] - np.append(0, np.cumsum(counts)[:-1]), counts) + np.arange(counts.sum())
+            upto = np.cumsum(counts)
+            layers.append(Groups(self.rows, self.order[places], upto - counts, upto))
+        return layers
+
     def gathered(self) -> Groups:
         """Return the same groups with their rows, and no others, in order."""
         order = np.arange(len(self.order), dtype=np.int64)
@@ -62,6 +90,63 @@ class MergeFunction(Protocol):
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group, in their order, with the columns of `groups.rows`."""
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether a retract may say more than one merged row can express as long as older rows are missing."""
+
+    def merge_apart(self, groups: Groups) -> list[pa.Table]:
+        """Return what all rows of the groups do to older rows that are not here, as rows that follow each other.
+
+        Each table has a group once at most, in their order; a later table has the later rows. Merged with any older
+        rows, the tables give what the rows themselves give. Groups of one row are allowed, unlike in `merge`.
+        """
+
+
+def merge_several(groups: Groups, merge: Callable[[Groups], pa.Table]) -> pa.Table:
+    """Merge the keys of two rows or more by a function, and put the other rows between its results, in key order."""
+    several = groups.ends - groups.starts > 1
+    if not several.any():
+        return take_rows(groups.rows, groups.order)
+    counts = (groups.ends - groups.starts)[several]
+    ends = np.cumsum(counts)
+    at = np.repeat(several, groups.ends - groups.starts)
+    merged = merge(Groups(groups.rows, groups.order[at], ends - counts, ends))
+    if several.all():
+        return merged
+    single = take_rows(groups.rows, groups.order[~at])
+    place = np.empty(len(groups), np.int64)
+    place[several] = np.arange(len(merged))
+    place[~several] = np.arange(len(merged), len(groups))
+    return take_rows(pa.concat_tables([merged, single]), place)
+
+
+def split_at_deletes(groups: Groups, deletes: Flags) -> list[Groups]:
+    """Return the latest row of each group that deletes its record, and the rows after it; older rows are left out.
+
+    The first result has such rows alone, the last the rows that come after them, or the rows of groups without any.
+    """
+    owners = np.repeat(np.arange(len(groups)), groups.ends - groups.starts)
+    last = np.full(len(groups), -1, np.int64)
+    np.maximum.at(last, owners[deletes], np.flatnonzero(deletes))
+    kept = groups.only(np.arange(len(owners)) >= last[owners])
+    deleted = np.zeros(len(groups), np.bool_)
+    deleted[owners[deletes]] = True
+    new = np.zeros(len(kept.order), np.bool_)
+    after = kept.starts[deleted] + 1
+    new[after[after < kept.ends[deleted]]] = True
+    return kept.layers(new)
+
+
+def clear_deleted(rows: pa.Table, names: AbstractSet[str]) -> pa.Table:
+    """Set nullable columns of rows of kind -D to null: what follows must not begin with the values of a deleted row."""
+    deletes = rows.column(VALUE_KIND.name).to_numpy() == DELETE
+    places = pa.array(np.arange(len(rows)), mask=deletes)
+    columns = [
+        column.take(places) if field.name in names and field.nullable else column
+        for field, column in zip(rows.schema, rows.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
 def take_rows(rows: pa.Table, positions: Longs) -> pa.Table:

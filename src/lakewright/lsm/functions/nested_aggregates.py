@@ -7,6 +7,7 @@ result is the entries of all accumulators, taken once. Concatenation, the common
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -81,6 +82,24 @@ def _firsts(entries: Entries, same: Sequence[int]) -> Entries:
     for entry in entries:
         kept.setdefault(same[entry], entry)
     return list(kept.values())
+
+
+def unmatched(column: pa.Array, steps: Steps) -> pa.Array:
+    """Return the elements that the retracts of each key take away where no array before them has brought one."""
+    cells = _Cells.of(column, steps.rows)
+    same = codes(cells.entries).tolist()
+    offsets = cells.offsets.tolist()
+    held: list[Counter[int]] = [Counter() for _ in range(steps.count)]
+    gone: list[list[int]] = [[] for _ in range(steps.count)]
+    for at, (key, op) in enumerate(zip(steps.group.tolist(), steps.ops.tolist(), strict=True)):
+        for entry in range(offsets[at], offsets[at + 1]):
+            if op != RETRACT:
+                held[key][same[entry]] += 1
+            elif held[key][same[entry]]:
+                held[key][same[entry]] -= 1
+            else:
+                gone[key].append(entry)
+    return _built([entries or None for entries in gone], cells, column.type)
 
 
 def merge_map(column: pa.Array, steps: Steps, _: ColumnFunction) -> pa.Array:

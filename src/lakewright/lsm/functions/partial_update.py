@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
-from lakewright.lsm.functions.aggregates import aggregated, last_non_null, last_value
+from lakewright.lsm.functions.aggregates import aggregated, check_retractable, last_non_null, last_value
 from lakewright.lsm.functions.column_functions import (
     LAST_NON_NULL,
     ColumnFunction,
@@ -25,7 +25,7 @@ from lakewright.lsm.functions.column_functions import (
     named_function,
     option_of,
 )
-from lakewright.lsm.functions.groups import Groups
+from lakewright.lsm.functions.groups import Groups, clear_deleted, merge_several, split_at_deletes
 from lakewright.lsm.functions.sequence_groups import Recency, SequenceGroup, compare_recency, removals
 from lakewright.lsm.functions.steps import ADD, LATE, RESET, RETRACT, Ops, Steps, one_array, without_other_rows
 from lakewright.lsm.images import Flags, Longs
@@ -37,6 +37,7 @@ from lakewright.spec.types import AtomicType
 
 _REMOVE = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE
 _REMOVE_GROUP = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP
+_EXACT = frozenset({"sum"})  # functions whose retracts are told by the merged value, also where it is late
 _SKIP = -1  # of an op: the row does nothing to the column
 
 
@@ -50,19 +51,25 @@ class PartialUpdate:
     required: frozenset[str]  # columns that must not be null
     ignore_delete: bool
     remove_on_delete: bool
+    clearable: frozenset[str]  # columns of which a row that removes the record needs no value
 
     @classmethod
     def of_schema(cls, schema: TableSchema) -> PartialUpdate:
         """Read groups and functions, and refuse what does not exist or does not fit."""
         options = schema.core_options
         groups = _sequence_groups(schema)
+        functions = _functions(schema, groups)
         made = cls(
-            functions=_functions(schema, groups),
+            functions=functions,
             groups=groups,
             keys=frozenset(schema.primary_keys),
             required=frozenset(f.name for f in schema.fields if not f.type.nullable) - {*schema.primary_keys},
             ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
             remove_on_delete=options.get(_REMOVE),
+            clearable=frozenset(schema.field_names)
+            - {*schema.primary_keys, *options.get(CoreOptions.SEQUENCE_FIELD)}
+            - {name for group in groups for name in group.names}
+            - {*functions},
         )
         made._check()
         return made
@@ -98,6 +105,57 @@ class PartialUpdate:
                 " columns sequence groups",
                 option=_REMOVE.key(),
             )
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether a retract may say more than one merged row can express as long as older rows are missing."""
+        return self.remove_on_delete or (bool(self.groups) and not self.ignore_delete)
+
+    def merge_apart(self, groups: Groups) -> list[pa.Table]:
+        """Return rows that retract apart from those before and after them, where a merged row would not tell both."""
+        groups = without_other_rows(groups)
+        kinds = groups.rows.column(VALUE_KIND.name).to_numpy()[groups.order]
+        if self.remove_on_delete or any(group.removes for group in self.groups):
+            groups = replace(groups, rows=clear_deleted(groups.rows, self.clearable))
+        if self.groups:
+            self._check_retractable(groups, kinds)
+            layers = groups.layers(self._cuts(groups, kinds))
+        else:
+            # A -U does nothing, but a key that begins with one would begin with its values, and two make a -D.
+            updates = kinds == UPDATE_BEFORE
+            keep = ~updates
+            keep[groups.ends[np.logical_and.reduceat(updates, groups.starts)] - 1] = True
+            layers = split_at_deletes(groups.only(keep), (kinds == DELETE)[keep])
+        return [merge_several(layer, self.merge) for layer in layers]
+
+    def _check_retractable(self, groups: Groups, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
+        """Refuse rows that a function cannot take back: once they are written, every merge of their keys would fail.
+
+        A -D that may remove the record is not refused, because only one that is late is taken back from the columns.
+        """
+        for group in self.groups:
+            refused = kinds == UPDATE_BEFORE if group.removes else (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+            rows = groups.rows.select(list(group.names)).take(pa.array(groups.order[refused]))
+            if any(column.null_count < len(column) for column in rows.columns):
+                for name in group.columns & self.functions.keys():
+                    check_retractable(self.functions[name])
+
+    def _cuts(self, groups: Groups, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> Flags:
+        """Return which rows must not be merged with those before them."""
+        retracts = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
+        alone = retracts
+        if all(function.name in _EXACT or function.ignore_retract for function in self.functions.values()):
+            removes = any(group.removes for group in self.groups)
+            alone = kinds == DELETE if removes else np.zeros(len(kinds), np.bool_)
+        cuts: Flags = alone.copy()
+        cuts[groups.starts] = True
+        cuts[1:] |= alone[:-1]
+        # The merge of rows that begin with a retract would begin with its values.
+        adds = np.cumsum(~retracts)
+        segment = np.flatnonzero(cuts)
+        before = np.repeat(adds[segment] - ~retracts[segment], np.diff(segment, append=len(cuts)))
+        cuts[1:] |= (adds == before)[:-1]
+        return cuts
 
     def merge(self, groups: Groups) -> pa.Table:
         """Return one row per group."""

@@ -36,6 +36,9 @@ class Checker:
     errors: Counter[str] = field(default_factory=Counter)
     temporary: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))  # by what made the table
     streams: dict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
+    earlier: dict[str, set[str]] = field(
+        default_factory=lambda: defaultdict(set)
+    )  # commits that old snapshots may have
     appended: dict[str, dict[str, Operation]] = field(default_factory=lambda: defaultdict(dict))
 
     def settle(self) -> None:
@@ -66,7 +69,7 @@ class Checker:
 
     def _check_table(self, kind: TableKind, operations: Sequence[Operation], *, clean: bool) -> list[str]:
         past = self.pasts[kind.name]
-        history, commits = History(past, operations), Commits(past, operations)
+        history, commits = History(past, operations), Commits(past, operations, self.earlier[kind.name])
         table = self.catalog.get_table(kind.path)
         now = self._observe(kind, table)
         wrong = []
@@ -94,6 +97,7 @@ class Checker:
         if clean and not wrong:
             wrong += self._clean(kind, table, now)
         self.pasts[kind.name] = now
+        self.earlier[kind.name] |= commits.by_uid.keys() - commits.failed
         return wrong
 
     def _observe(self, kind: TableKind, table: lw.FileStoreTable) -> Past:

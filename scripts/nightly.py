@@ -55,7 +55,7 @@ class Part:
     needs: Sequence[str] = ()
     environment: str = HERE
     launcher: Sequence[str] = ()  # starts Python, in place of that of the environment
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)  # unless the environment has them
 
 
 def _python(version: str) -> Part:
@@ -63,6 +63,15 @@ def _python(version: str) -> Part:
         f"the tests of one process on Python {version}",
         [["-n", "auto", "-m", IN_ONE_PROCESS, "--ignore=tests/spark", "--ignore=tests/ray", "--ignore=tests/interop"]],
         launcher=["scripts/python.sh", version],
+    )
+
+
+def _chaos(kinds: Sequence[str], about: str, minutes: float = 25) -> Part:
+    """Return the part of some kinds of stores; MINUTES and SEED may be given."""
+    return Part(
+        f"processes of all roles at once on {about}",
+        [["-s", *(f"tests/soak/test_chaos.py::test_nothing_is_lost_and_nothing_twice[{kind}]" for kind in kinds)]],
+        variables={"MINUTES": str(minutes)},
     )
 
 
@@ -97,6 +106,10 @@ PARTS = {
         variables={"LAKEWRIGHT_SOAK_MINUTES": "20"},
     ),
     "upkeep-mix": Part("random operations and upkeep with kills", [["-s", "tests/soak/test_upkeep_mix.py"]]),
+    "chaos-disk": _chaos(["disk"], "disks"),
+    "chaos-s3": _chaos(["s3"], "an S3 server behind a faulty proxy"),
+    "chaos-rest": _chaos(["rest", "rest-1.4.2"], "REST servers, with faults", 12.5),
+    "chaos-sql": _chaos(["sqlite", "postgres"], "SQL catalogs, with faults", 12.5),
     "spark-cluster": Part(
         "a Spark cluster on loopback: killed executors, stragglers, tokens that expire",
         [["-s", *(f"tests/soak/test_spark_{name}.py" for name in ("cluster", "tokens", "secrets"))]],
@@ -166,7 +179,7 @@ def run_part(name: str, part: Part) -> Result:
         python = part.launcher or [str(ROOT / part.environment / "bin" / "python")]
         command = [*python, "-m", "pytest", f"--junitxml={report}", *arguments]
         left = MINUTES_MAX * 60 - (time.monotonic() - started)
-        ended = _run(command, {**os.environ, "LAKEWRIGHT_TEST_MINUTES": f"{left / 60:.1f}", **part.variables}, left)
+        ended = _run(command, {**part.variables, **os.environ, "LAKEWRIGHT_TEST_MINUTES": f"{left / 60:.1f}"}, left)
         if ended != "passed":
             outcome = ended
         for key, value in _counts(report).items():

@@ -99,12 +99,31 @@ def test_a_commit_at_any_moment_leaves_no_gap(verb: str) -> None:
         assert rows in (WANTED[verb], [*WANTED[verb], 100]), (stop, rows)
         if 100 in rows:
             assert sorted(lw.read_table(scene.open(), tag="mine")["id"].to_pylist()) == rows, stop
-        if "expired" not in verb:
-            assert not scene.has_gap(), stop
+        assert not scene.has_gap(), stop
         errors = [finding for finding in scene.open().verify(snapshots="all").findings if finding.severity == "error"]
         assert errors == [], stop
         scene.write(101)
         assert scene.rows() == [*rows, 101], stop
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if "expired" not in verb and "columns" not in verb])
+def test_a_commit_and_an_expiry_at_any_moment_leave_no_gap(verb: str) -> None:
+    """The expiry removes the target and copies above it, the commit keeps those that are left."""
+    scene = Scene(verb)
+
+    def commit_and_expire() -> None:
+        scene.write(100)
+        scene.open().expire_snapshots(retain_max=3, retain_min=1)
+
+    for stop in thinned(list(range(1, scene.calls() + 1))):
+        scene.memory.restore(scene.start)
+        with suppress(lw.NotFoundError):  # the snapshot was gone before it was found
+            scene.run(FaultyStorage(scene.memory, [Fault(stop, FaultKind.SLOW)], pause=commit_and_expire))
+        rows = scene.rows()
+        assert rows in ([*range(1, 7), 100], WANTED[verb], [*WANTED[verb], 100]), (stop, rows)
+        assert not scene.has_gap(), (stop, scene.open().store.snapshots.ids())
+        errors = [finding for finding in scene.open().verify(snapshots="all").findings if finding.severity == "error"]
+        assert errors == [], stop
 
 
 @pytest.mark.parametrize("verb", VERBS)

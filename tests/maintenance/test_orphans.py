@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,9 @@ def table(tmp_path: Path) -> tuple[TableStore, list[str]]:
         layout.statistics_file("stat-stray-0"),
         f"{layout.snapshot_directory}/.snapshot-9.tmp",
         f"{layout.snapshot_directory}/snapshot-9.tmp-x",
+        f"{layout.schema_directory}/.schema-1.5f0c.tmp",
+        f"{layout.tag_directory}/.create-once-{uuid.uuid4()}",
+        f"{layout.consumer_directory}/.consumer-c.5f0c.tmp",
     ]
     for path in strays:
         store.storage.create(path, b"12345")
@@ -47,7 +51,12 @@ def table(tmp_path: Path) -> tuple[TableStore, list[str]]:
 
 def test_exactly_what_nothing_names_is_removed(tmp_path: Path) -> None:
     store, strays = table(tmp_path)
-    others = [f"{store.layout.root}/dt=x/notes.txt", f"{store.layout.root}/README", f"{store.layout.root}/my/data.txt"]
+    others = [
+        f"{store.layout.tag_directory}/.notes",
+        f"{store.layout.root}/dt=x/notes.txt",
+        f"{store.layout.root}/README",
+        f"{store.layout.root}/my/data.txt",
+    ]
     for path in others:
         store.storage.create(path, b"mine")
     before = set(files_in(tmp_path))

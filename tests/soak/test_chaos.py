@@ -3,6 +3,8 @@
     make nightly PART=chaos-disk                         25 minutes, with a seed of its own
     make nightly PART=chaos-s3 MINUTES=5 SEED=17         as long as wanted, with the dice of an earlier run
 
+MINUTES are those of one kind of store: the parts of REST servers and of SQL catalogs have two each.
+
 Writers of every verb, compaction, expiry, removal of orphans, tags, branches, rewinds, changes of schemas, streams,
 replays, drops and renames run beside each other, are killed and stopped for longer than any timeout, and have clocks
 that are wrong by hours. From time to time all of them rest, and everything is compared with what the acknowledgements
@@ -61,14 +63,14 @@ def _run(store: Store, directory: Path) -> None:
         catalog.create_table(table.path, table.schema())
     for name in ("journals", "messages"):
         (directory / name).mkdir()
-    roles = FEW.split(",") if FEW else list(ROLES)
+    roles = FEW.split(",") if FEW else [role for role in (*ROLES, *store.more_roles) if role not in store.without]
     crew = Crew(roles, store.options, tables, directory, SEED, store.stop_seconds, store.lateness)
     checker = Checker(catalog, tables, directory, dice, store.removes_orphans_after)
     ends, epoch = time.monotonic() + MINUTES * 60, 0
     try:
         while (left := ends - time.monotonic()) > 1:
             checker.settle()
-            seconds = min(dice.uniform(10, 60), left)
+            seconds = min(dice.uniform(*store.epoch_seconds), left)
             with store.faults():
                 wrong = crew.run(seconds)
             journals = sorted((directory / "journals").iterdir())

@@ -40,8 +40,8 @@ class Front(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler] | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), handler or Handler)
         self.target_port = port
         self.faults_share = 0.0
         self.faults: list[str] = []
@@ -142,11 +142,14 @@ def _like_xml(answer: Answer) -> Answer:
     return Answer(200, {"ETag": f'"{made["etag"]}"', "x-goog-generation": made["generation"]})
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
+    """Answers the requests to a front."""
+
     protocol_version = "HTTP/1.1"
     server: Front
 
     def handle_any(self) -> None:
+        """Answer one request of any method."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         decides = any(name in self.headers for name in _CONDITIONS) or "op=RENAME&" in self.path
         is_condition = self.command == "PUT" and decides
@@ -156,14 +159,19 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             answer = self.server.answer(self.command, self.path, dict(self.headers.items()), body)
         if fault is not None and fault.startswith("drop"):
-            self.close_connection = True
-            self.connection.close()
+            self.drop()
             return
-        self._send(Answer(503) if fault is not None else answer)
+        self.send(Answer(503) if fault is not None else answer)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815 - the names are the base class's
 
-    def _send(self, answer: Answer) -> None:
+    def drop(self) -> None:
+        """Cut the connection."""
+        self.close_connection = True
+        self.connection.close()
+
+    def send(self, answer: Answer, *, cut: bool = False) -> None:
+        """Send an answer; with `cut` half of its body."""
         self.send_response_only(answer.status)
         size = str(len(answer.body))
         for name, value in answer.headers.items():
@@ -173,13 +181,17 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Content-Length", size)
         self.end_headers()
-        if self.command != "HEAD":
+        if cut:
+            self.wfile.write(answer.body[: len(answer.body) // 2])
+            self.drop()
+        elif self.command != "HEAD":
             self.wfile.write(answer.body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
         pass
 
     def finish(self) -> None:
+        """End the connection, which may be cut."""
         if not self.wfile.closed:
             try:
                 super().finish()

@@ -39,6 +39,8 @@ from lakewright.storage.side_by_side import Errands, each
 DAY_MILLIS = 24 * 60 * 60 * 1000
 _HINTS = frozenset({"LATEST", "EARLIEST"})
 _IN_BUCKET = re.compile(r"([01]{4}/[01]{4}/[01]{4}/[01]{8}/)?[^/]+")  # of a file outside: perhaps hashed directories
+# What a writer that is killed leaves while it creates a file under a fixed name, on a disk and on an object store.
+_TEMPORARY = re.compile(r"\..*\.tmp|\.create-once-[0-9a-f-]{36}")
 _LOOKS_MAX = 10  # how often tags and branches may change while they are read
 
 
@@ -100,13 +102,15 @@ def remove_orphans(
 
 
 def orphan_candidates(store: TableStore) -> Iterator[FileInfo]:
-    """Yield every file that may be an orphan: metadata, index and data files, and strays among the snapshots."""
+    """Yield every file that may be an orphan: metadata, index and data files, and strays beside named metadata."""
     layout = store.layout
     for directory in (layout.manifest_directory, layout.index_directory, layout.statistics_directory):
         yield from _list(store, directory)
     for branch in branch_layouts(store):
         for directory, prefix in ((branch.snapshot_directory, "snapshot-"), (branch.changelog_directory, "changelog-")):
             yield from (info for info in _list(store, directory) if _is_stray(_name(info.path), prefix))
+        for directory in (branch.schema_directory, branch.tag_directory, branch.consumer_directory):
+            yield from (info for info in _list(store, directory) if _TEMPORARY.fullmatch(_name(info.path)))
     for directory in _hidden_branches(store):
         yield from store.storage.walk(directory)
     if is_own(store, layout.data_root):

@@ -188,12 +188,14 @@ def replace_between(
 def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot]) -> None:
     """Remove the snapshots that covered the changes below them, newest first, until others have committed on top."""
     check_covered(store, covers[0])
-    put_back(store, kept)
+    filled = _fill_gaps(store, kept, covers[0])
     write_hints(store)  # makes what was changed below durable: a power cut must not bring it back uncovered
-    for cover in covers:
+    by_id = {cover.id: cover for cover in (*covers, *filled)}
+    for _, cover in sorted(by_id.items(), reverse=True):
         if not _remove_newest(store, cover):
-            break
-    put_back(store, kept)
+            break  # others have committed on top: what an expiry removes below them may go
+    else:
+        _put_back(store, kept)
     write_hints(store)
 
 
@@ -215,12 +217,24 @@ def _remove_newest(store: TableStore, cover: Snapshot) -> bool:
     return False
 
 
-def put_back(store: TableStore, kept: Snapshot) -> None:
-    """Put back a snapshot that an expiry at work has removed; its files are pinned.
+def _fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
+    """Put back a snapshot that an expiry at work has removed, and copies of it below the one on top.
 
-    An expiry removes the oldest snapshots first: if there is an older one, somebody went back to that.
+    Its files are pinned. The newest is put first, so that this makes no gap in the ids. An expiry removes the oldest
+    snapshots first: if there is an older one, somebody went back to that. Return the copies, newest first.
     """
-    if not any(snapshot_id <= kept.id for snapshot_id in store.snapshots.ids()):
+    ids = store.snapshots.ids()
+    missing = sorted({*range(kept.id + 1, cover.id)} - {*ids}, reverse=True)
+    state = unchanged(store, kept) if missing else kept
+    copies = [replace(state, id=snapshot_id) for snapshot_id in missing]
+    for snapshot in (*copies, kept) if ids and ids[0] > kept.id else copies:
+        store.storage.create(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
+    return copies
+
+
+def _put_back(store: TableStore, kept: Snapshot) -> None:
+    """Put back a snapshot that an expiry at work has removed, unless others have committed meanwhile."""
+    if not store.snapshots.ids():
         store.storage.create(store.layout.snapshot_file(kept.id), to_json(kept).encode())
 
 

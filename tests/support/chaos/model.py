@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -277,12 +278,12 @@ def _listed(values: frozenset[str | None]) -> str:
 class Commits:
     """All operations of an epoch by name, to look at rows of any state: whole commits only, and none that failed."""
 
-    def __init__(self, past: Past, operations: Sequence[Operation]) -> None:
+    def __init__(self, past: Past, operations: Sequence[Operation], earlier: AbstractSet[str] = frozenset()) -> None:
         self.by_uid = {one.uid: one for one in operations if one.verb in COMMITS}
         retried = {one.facts["of"] for one in operations if one.verb == "replay" and one.outcome != FAILED}
         self.failed = {uid for uid, one in self.by_uid.items() if one.outcome == FAILED and uid not in retried}
         known = [past.rows, *(rows for _, rows in [*past.tags.values(), *past.branches.values()])]
-        self.old = {value for rows in known for value in rows.values()}
+        self.old = {value for rows in known for value in rows.values()} | earlier
         touched: Counter[int] = Counter()
         self.clears = False
         for one in self.by_uid.values():

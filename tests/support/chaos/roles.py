@@ -108,10 +108,19 @@ def play(plan: Plan) -> None:
     warnings.simplefilter("ignore")
     if plan.clock:
         shift_clock(plan.clock)
-    role = ROLES[plan.role](plan)
-    while _now() < plan.until and os.getppid() == parent:
+    role = _begin(plan)
+    while role is not None and _now() < plan.until and os.getppid() == parent:
         role.step()
         time.sleep(min(role.dice.expovariate(1 / plan.pause), max(plan.until - _now(), 0)))
+
+
+def _begin(plan: Plan) -> Role | None:
+    """Return a role once the catalog can be reached; None if it cannot until the time is over."""
+    while _now() < plan.until:
+        with suppress(lw.LakewrightError):
+            return ROLES[plan.role](plan)
+        time.sleep(plan.pause)
+    return None
 
 
 class Role:

@@ -40,7 +40,7 @@ def context(spark: SparkSession, tmp_path: Path) -> lws.SQLContext:
 
 
 def _answers(sql: Callable[[str], DataFrame]) -> dict[str, list[object]]:
-    found = {}
+    found: dict[str, list[object]] = {}
     for first in range(0, len(_CONDITIONS), _AT_ONCE):
         conditions = [condition for condition, _, _ in _CONDITIONS[first : first + _AT_ONCE]]
         rows = sql(truth_query(conditions)).collect()

@@ -79,3 +79,14 @@ def test_rows_and_their_tests_are_named_as_spark_names_them(ctx: lw.SQLContext) 
         "(NOT ((n IS NULL) AND (b IS NULL)))",
         "(n IS NOT NULL)",
     ]
+
+
+def test_nulls_inside_of_values_take_the_types_of_the_column(ctx: lw.SQLContext) -> None:
+    ctx.sql("CREATE TABLE n (id INT, r STRUCT<a: INT, b: STRING>, l ARRAY<STRUCT<a: INT>>, m MAP<STRING, INT>)")
+    ctx.sql("INSERT INTO n VALUES (1, named_struct('a', null, 'b', null), array(struct(null)), map('x', null))")
+    ctx.sql("INSERT INTO n BY NAME SELECT 2 AS id, named_struct('b', null, 'a', 5) AS r")
+    ctx.sql("UPDATE n SET l = array(named_struct('a', null)) WHERE id = 2")
+    assert ctx.sql("SELECT * FROM n ORDER BY id").to_pylist() == [
+        {"id": 1, "r": {"a": None, "b": None}, "l": [{"a": None}], "m": [("x", None)]},
+        {"id": 2, "r": {"a": 5, "b": None}, "l": [{"a": None}], "m": None},
+    ]

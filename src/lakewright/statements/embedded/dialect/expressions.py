@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.errors import InvalidInputError, LakewrightError, SQLSyntaxError, UnsupportedError
 from lakewright.statements.embedded.dialect import arithmetic, literals
 from lakewright.statements.embedded.dialect.casts import Casts
 from lakewright.statements.embedded.dialect.grammar import place_of
@@ -286,6 +286,8 @@ class Expressions:
             return self._in_query(node, query)
         if isinstance(node.this, exp.Tuple):
             return self._in_rows(node)
+        if not node.expressions:
+            raise self.env.fragment.error("IN takes values or a query in brackets", place_of(node), SQLSyntaxError)
         value, *others = [self.bind(one) for one in [node.this, *node.expressions]]
         one, *list_ = self._comparable(value, *others)
         name = f"({value.name} IN ({', '.join(other.name for other in others)}))"

@@ -70,6 +70,12 @@ def test_verbs_that_can_only_look_can_do_so_as_commands(capsys: pytest.CaptureFi
         assert ("--dry-run" in shown) == can_look, command
 
 
+def test_a_table_is_analyzed_without_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lw.create_table_from({"id": [1, 2]}, "d.t", catalog=str(tmp_path))
+    assert main(["analyze", "d.t", "--warehouse", str(tmp_path)]) == 0
+    assert "snapshot 2: 2 rows" in capsys.readouterr().out
+
+
 # ---- the lifecycle ---------------------------------------------------------------------------------------------------
 
 

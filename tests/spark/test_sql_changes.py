@@ -178,6 +178,21 @@ def test_insert_assigns_columns_by_place_by_list_and_by_name(spark: SparkSession
             table.run(text)
 
 
+def test_nulls_inside_of_values_take_the_types_of_the_column(spark: SparkSession, tmp_path: Path) -> None:
+    table = Table(spark, tmp_path, "plain")
+    table.run("INSERT INTO t VALUES (20, 1, named_struct('a', null, 'b', null), 'x')")
+    table.run("INSERT INTO t VALUES (21, 1, struct(null, 'b'), 'x')")
+    table.run("UPDATE t SET s = named_struct('b', null, 'a', 5) WHERE id = 1")
+    table.run("UPDATE t SET s = named_struct('a', null, 'b', null) WHERE id = 2")
+    found = table.rows()
+    assert [found[number]["s"] for number in (20, 21, 1, 2)] == [
+        {"a": None, "b": None},
+        {"a": None, "b": "b"},
+        {"a": 5, "b": None},
+        {"a": None, "b": None},
+    ]
+
+
 def test_values_that_do_not_fit_are_errors_where_casts_do_not_fail(spark: SparkSession, tmp_path: Path) -> None:
     table = Table(spark, tmp_path, "plain")
     table.context.sql("CREATE TABLE i (id INT, p TINYINT) PARTITIONED BY (p)")

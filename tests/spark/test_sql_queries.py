@@ -201,6 +201,14 @@ def test_errors_show_the_place_or_are_those_of_spark(
         context.sql("SELECT o.whoo FROM orders o JOIN people p ON o.who = p.who")
     with pytest.raises(SQLSyntaxError, match="line 1"):
         context.sql("SELECT (1")
+    for text, place in (
+        ("SELEC id FROM orders", r"line 1, column 1\)\nSELEC id"),
+        ("SELECT id\nFROM orders GROUP BY", r"line 2, column 19\)"),
+        ("SELECT count(id,) FROM orders", r"line 1, column 16\)"),
+        ("SELECT @id FROM orders", r"line 1, column 8\)"),
+    ):
+        with pytest.raises(SQLSyntaxError, match=place):
+            context.sql(text)
     with pytest.raises(InvalidInputError, match="Spark session"):
         lws.SQLContext("spark", catalog)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="args"):

@@ -102,6 +102,62 @@ def test_each_part_of_an_expression_is_bound_once(
     assert len(bound) <= 7 * (levels + 1)
 
 
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> lw.SQLContext:
+    context = lw.SQLContext(tmp_path_factory.mktemp("numbers"))
+    lw.create_table_from({"id": list(range(300)), "v": [0] * 300}, "default.t", catalog=context.catalog)
+    return context
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        (" AND ".join(f"id <> {number}" for number in range(200)), 100),
+        (" OR ".join(f"id = {number}" for number in range(200)), 200),
+        (f"NOT ({' AND '.join(f'id <> {number}' for number in range(200))})", 200),
+        (f"CASE {' '.join(f'WHEN id = {number} THEN true' for number in range(200))} ELSE false END", 200),
+        (f"id IN ({', '.join(map(str, range(200)))})", 200),
+    ],
+    ids=["and", "or", "not", "case", "in"],
+)
+def test_two_hundred_conditions_are_no_harder_than_one(numbers: lw.SQLContext, condition: str, found: int) -> None:
+    assert numbers.sql(f"SELECT count(*) AS n FROM t WHERE {condition}")["n"].to_pylist() == [found]  # noqa: S608
+    assert numbers.sql(f"UPDATE t SET v = v + 1 WHERE {condition}")["num_updated_rows"].to_pylist() == [found]  # noqa: S608
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ("NOT ", ""),
+        ("(", ")"),
+        ("NOT (", ")"),
+        ("if(", ", true, false)"),
+        ("CASE WHEN ", " THEN true ELSE false END"),
+        ("(id >= 0 AND ", ")"),
+        ("(id < 0 OR ", ")"),
+        ("abs(", ") > -1"),
+        ("coalesce(", ", false)"),
+    ],
+)
+@pytest.mark.parametrize("depth", [10, 50, 500])
+@pytest.mark.parametrize("text", ["SELECT id FROM t WHERE {}", "UPDATE t SET v = 1 WHERE {}", "SELECT {} FROM t"])
+def test_deep_nesting_works_or_is_an_error_that_says_how_deep(
+    numbers: lw.SQLContext, text: str, depth: int, first: str, last: str
+) -> None:
+    is_number = first == "abs("
+    inner = (
+        f"abs({'abs(' * (depth - 1)}id{')' * (depth - 1)}{last}"
+        if is_number
+        else f"{first * depth}id >= 0{last * depth}"
+    )
+    try:
+        numbers.sql(text.format(inner))
+    except lw.UnsupportedError as error:
+        assert depth > 10
+        assert int(str(error.facts["depth"])) >= depth  # noqa: PT017
+        assert "nested" in str(error)  # noqa: PT017
+
+
 def test_result_columns_are_named_as_spark_names_them(ctx: lw.SQLContext) -> None:
     found = ctx.sql("SELECT A, A + 1, upper('x'), -a, a = 1, CASE WHEN a > 1 THEN 2 END, a AS a FROM VALUES (1) t(a)")
     expected = ["A", "(A + 1)", "upper(x)", "(- a)", "(a = 1)", "CASE WHEN (a > 1) THEN 2 END", "a"]

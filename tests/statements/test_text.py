@@ -47,6 +47,38 @@ def test_an_error_names_line_and_column(text: str, line: int, column: int) -> No
     assert (caught.value.line, caught.value.column_number) == (line, column)
 
 
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("SELECT id, FROM t GROUP", 10),
+        ("SELECT id FROM t ORDER BY id,", 29),
+        ("SELECT id, id, FROM t", 14),
+        ("SELECT * FROM (SELECT id, FROM t)", 25),
+        ("SELECT id,, id FROM t", 10),
+        ("SELECT count(id,) FROM t", 16),
+        ("SELECT id FROM t WHERE id IN (1,)", 32),
+        ("SELECT id FROM t WHERE id IN ()", 24),
+        ("SELECT id FROM t WHERE id = ", 27),
+        ("SELECT id FROM t WHERE", 18),
+        ("SELECT CAST(id, 1 AS INT) FROM t", 17),
+        ("SELECT CASE WHEN id FROM t", 21),
+        ("DELETE FROM t WHERE id IN (1,)", 29),
+        ("INSERT INTO t VALUES (1,)", 24),
+        ("INSERT INTO t VALUES (1),", 25),
+    ],
+)
+def test_what_spark_cannot_read_is_a_syntax_error_in_plain_words(tmp_path: Path, text: str, column: int) -> None:
+    context = lw.SQLContext(str(tmp_path))
+    context.sql("CREATE DATABASE d")
+    context.sql("CREATE TABLE d.t (id INT)")
+    context.sql("USE d")
+    with pytest.raises(SQLSyntaxError) as caught:
+        context.sql(text)
+    assert caught.value.column_number == column
+    assert "sqlglot" not in str(caught.value)
+    assert context.sql("SELECT 'a,)', `id` FROM t GROUP").num_rows == 0
+
+
 def test_a_syntax_error_in_a_later_statement_shows_its_own_line() -> None:
     fragment = parse_script("SELECT 1;\nSELECT (a\n FROM t")[1].text
     with pytest.raises(SQLSyntaxError, match=r"line 3, column 2\)\n FROM t\n \^"):

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spec import arguments
 from lakewright.statements.model import (
     Command,
@@ -34,6 +34,7 @@ from lakewright.statements.model import (
     Statement,
     Update,
 )
+from lakewright.statements.parse.cursor import nesting_depth
 from lakewright.statements.parse.parser import parse_script, parse_statement
 from lakewright.statements.session import Session
 from lakewright.statements.text import Args, Fragment
@@ -81,6 +82,14 @@ class Context(Session, Generic[Rows]):
 
     def run(self, statement: Statement, args: Args) -> Rows:
         """Run a statement that was parsed."""
+        try:
+            return self._run(statement, args)
+        except RecursionError:
+            depth = nesting_depth(statement.text)
+            message = f"the statement is nested {depth:,} levels deep, which is too deep: split it, such as with WITH"
+            raise statement.text.error(message, kind=UnsupportedError, depth=depth) from None
+
+    def _run(self, statement: Statement, args: Args) -> Rows:
         match statement:
             case Command():
                 return self.rows(statement.run(self, args))

@@ -136,5 +136,7 @@ class Name:
 
 def _reason(first: Mapping[str, object], error: ParseError) -> str:
     reason = str(first.get("description") or error).split(" but got <Token")[0]
+    if "<class " in reason:  # sqlglot names the class of the tree that lacks a part
+        reason = "an expression, a name or a type is missing"
     at = first.get("highlight")
     return f"{reason.rstrip('.')}, at {at!r}" if at else reason

@@ -150,7 +150,7 @@ def _analyze(args: Arguments, output: Output) -> None:
     where = "there is no snapshot yet" if found.snapshot_id is None else f"snapshot {found.snapshot_id}"
     counts = f"{counted(found.rows, 'row')}, {found.size / 1e6:,.1f} MB"
     columns = [{"column": name, **asdict(column)} for name, column in found.columns.items()]
-    shown = plain([{k: v for k, v in column.items() if k != "column_id"} for column in columns])
+    shown = plain([{k: v for k, v in column.items() if k != "column_id"} for column in columns]) if columns else []
     output.result(asdict(found), "\n".join([f"{where}: {counts}, {found.seconds:,.1f} s", *shown]))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.maintenance.statistics.analyze import Columns
@@ -18,7 +18,14 @@ from lakewright.spark.jobs.analysis import analyze
 from lakewright.spark.jobs.session import check_session, is_connect
 from lakewright.spark.read.frame import local_frame
 from lakewright.spark.statements.changes import change_rows
-from lakewright.spark.statements.evaluate import Evaluation, evaluated, explain_missing, frames_of, placeholder
+from lakewright.spark.statements.evaluate import (
+    Evaluation,
+    evaluated,
+    explain_missing,
+    frames_of,
+    placeholder,
+    syntax_error,
+)
 from lakewright.spark.statements.writes import copy_in, copy_out, create_as, insert
 from lakewright.spark.write.compaction import compact
 from lakewright.spec.arrow import from_arrow_schema
@@ -139,7 +146,10 @@ class SQLContext(Context[DataFrame]):
         """Run a statement that was parsed."""
         if isinstance(statement, ShowSettings | ResetAll):
             return evaluated(self.spark, statement.text.text, {})  # Spark also shows what has a default
-        return super().run(statement, args)
+        try:
+            return super().run(statement, args)
+        except ParseException as error:
+            raise syntax_error(self.spark, statement.text, error) from None
 
     def rows(self, table: pa.Table) -> DataFrame:
         """Return a small table as a frame."""

@@ -6,14 +6,17 @@ that Spark gets has the slices in another order, and some of them twice.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from lakewright.errors import SQLSyntaxError
 from lakewright.spark.jobs.frames import condition_of, sql_over
+from lakewright.spark.jobs.session import is_connect
 from lakewright.spark.read.frame import frame_of
 from lakewright.statements.query.bind import Bound, Relation, bind
 from lakewright.statements.query.parameters import args_by_name, text_by_name
@@ -24,6 +27,10 @@ from lakewright.statements.text import Args, Fragment
 from lakewright.table.table import FileStoreTable
 
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+# The kind of a syntax error, what Spark says, and where; 3.5 leaves out the code in the middle.
+_SAID = re.compile(
+    r"^\s*\[[\w.]+\]\s*(?P<what>.*?)(SQLSTATE: \w+)?\s*\(line (?P<line>\d+), pos (?P<at>\d+)\)", re.DOTALL
+)
 _NO_COLUMN = "UNRESOLVED_COLUMN.WITH_SUGGESTION"
 
 Written: TypeAlias = Callable[[str | Fragment], str]  # how own text, or a slice, is written for Spark
@@ -87,6 +94,22 @@ def placeholder(relation: Relation) -> str:
 
 def _key(relation: Relation) -> str:
     return f"{relation.name}_rows"  # no name of an argument of spark.sql
+
+
+def syntax_error(spark: SparkSession, statement: Fragment, error: ParseException) -> SQLSyntaxError:
+    """Return the error of this library for a text that Spark cannot read, with its place in the user's own text."""
+    found = error
+    if not is_connect(spark):
+        try:  # the text that Spark was given has other names of tables, and thus other places
+            spark._jsparkSession.sessionState().sqlParser().parsePlan(statement.text)  # noqa: SLF001 - only to see where
+        except ParseException as own:
+            found = own
+    said = _SAID.search(str(found))
+    if said is None:
+        return statement.error(str(found).strip().partition("\n")[0])
+    lines = statement.text.split("\n")[: int(said["line"]) - 1]
+    at = sum(len(line) + 1 for line in lines) + int(said["at"])
+    return statement.error(said["what"].strip().rstrip("."), min(at, len(statement.text)) if found is not error else 0)
 
 
 def explain_missing(bound: Bound, error: AnalysisException) -> None:

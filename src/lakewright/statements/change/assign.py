@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spec.arrow import from_arrow_type
+from lakewright.spec.arrow import from_arrow_type, to_arrow_type
 from lakewright.spec.types import (
     BINARY_ROOTS,
     TEXT_ROOTS,
@@ -96,7 +96,8 @@ class Storing:
     def value(self, expression: str, given: pa.DataType, field: DataField, place: Fragment | None) -> str:
         """Return SQL text that gives an expression the type of a column, or raise an error that shows the place."""
         is_void = _is_void(given)
-        own = None if is_void else _known(given)
+        typed = given if is_void else self._typed(given, field.type)
+        own = None if is_void else _known(typed)
         if is_void:
             fits = pa.types.is_null(given) or isinstance(field.type, ArrayType)
             reason = None if fits else "their structure differs"
@@ -109,9 +110,29 @@ class Storing:
             if place is None:
                 raise InvalidInputError(message, table=self.table, column=field.name)
             raise place.error(message, kind=InvalidInputError, table=self.table, column=field.name)
-        if own is not None and sql_type(own) == sql_type(field.type):
+        if own is not None and typed == given and sql_type(own) == sql_type(field.type):
             return expression
         return self._cast(expression, own, field)
+
+    def _typed(self, given: pa.DataType, target: DataType) -> pa.DataType:
+        """Return a type in which a NULL inside a struct, array or map, which has no type, gets that of the column."""
+        types = pa.types
+        match target:
+            case _ if types.is_null(given):
+                return to_arrow_type(target)
+            case ArrayType() if types.is_list(given):
+                return pa.list_(self._typed(given.value_type, target.element))
+            case MapType() | MultisetType() if types.is_map(given):
+                return pa.map_(self._typed(given.key_type, target.key), self._typed(given.item_type, target.value))
+            case RowType() if types.is_struct(given):
+                return pa.struct([one.with_type(self._typed_field(one, at, target)) for at, one in enumerate(given)])
+        return given
+
+    def _typed_field(self, given: pa.Field, at: int, target: RowType) -> pa.DataType:
+        found = list(target.fields[at : at + 1])
+        if not self.by_position:
+            found = [field for field in target.fields if field.name.casefold() == given.name.casefold()]
+        return self._typed(given.type, found[0].type) if found else given.type
 
     def _cast(self, expression: str, own: DataType | None, field: DataField) -> str:
         if own is not None and not self.by_position and _reorders(own, field.type):

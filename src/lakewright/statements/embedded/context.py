@@ -178,7 +178,7 @@ class SQLContext(Context[pa.Table]):
             case Native() if (name := _dropped_view(statement.text)) in self._views:
                 self._views = {key: view for key, view in self._views.items() if key != name}
                 return _NO_ROWS
-        message = "this statement is none that runs in this process; with lakewright.spark.SQLContext Spark runs it"
+        message = "the embedded SQL engine does not support this statement; lakewright.spark.SQLContext may run it"
         raise statement.text.error(message, kind=UnsupportedError)
 
     def _explain(self, statement: Explain, args: Args) -> pa.Table:

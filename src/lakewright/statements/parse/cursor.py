@@ -19,6 +19,8 @@ from lakewright.errors import SQLSyntaxError
 from lakewright.statements.text import DIALECT, E, Fragment, Name, placed_error
 
 _OPENING = {"(": ")", "[": "]", "{": "}"}
+_CHAINED = {"NOT", "AND", "OR", "+", "-", "*", "/", "%", "||"}
+_SEPARATING = {",", "SELECT", "FROM", "WHERE", "ON", "SET", "WHEN", "THEN", "ELSE"}
 _TEXTS = {TokenType.STRING, TokenType.RAW_STRING}
 _NAME = re.compile(r"\w+")
 
@@ -111,6 +113,24 @@ def _unclosed(whole: str, start: int, end: int) -> int:
             continue
         at = start + mark.start()
     return at
+
+
+def nesting_depth(fragment: Fragment) -> int:
+    """Return how deep a statement is nested: in brackets, in CASE, behind NOT, or as a chain of operators."""
+    opened, deepest = [0], 0  # in each bracket or CASE that is open, how many operators follow each other there
+    for word in words_of(fragment.whole, fragment.start, fragment.end):
+        if word.is_text or word.is_quoted:
+            continue
+        if word.text in _OPENING or word.upper == "CASE":
+            opened.append(0)
+        elif (word.text in _OPENING.values() or word.upper == "END") and len(opened) > 1:
+            opened.pop()
+        elif word.upper in _CHAINED:
+            opened[-1] += 1
+        elif word.upper in _SEPARATING:
+            opened[-1] = 0
+        deepest = max(deepest, len(opened) - 1 + sum(opened))
+    return deepest
 
 
 class Cursor:

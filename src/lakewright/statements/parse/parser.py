@@ -8,7 +8,7 @@ from typing import TypeAlias
 from lakewright.errors import SQLSyntaxError
 from lakewright.statements.model import Native, Query, Statement
 from lakewright.statements.parse import alter, calls, changes, create, queries, shows
-from lakewright.statements.parse.cursor import Cursor, words_of
+from lakewright.statements.parse.cursor import Cursor, Word, words_of
 from lakewright.statements.text import Fragment, placed_error
 
 Parse: TypeAlias = Callable[[Cursor], Statement]
@@ -37,6 +37,21 @@ def parse_statement(text: str) -> Statement:
     raise placed_error(SQLSyntaxError, message, text, second)
 
 
+def _check_commas(cursor: Cursor) -> None:
+    """Raise an error for a comma with nothing behind it, which sqlglot reads and Spark refuses."""
+    for before, word, after in zip([None, *cursor.words], cursor.words, [*cursor.words[1:], None], strict=False):
+        if word.text != "," or word.is_text or word.is_quoted:
+            continue
+        if before is None or _is_sign(before, "(", "[", ","):
+            raise cursor.error("a comma with nothing before it", kind=SQLSyntaxError, word=word)
+        if after is None or _is_sign(after, ")", "]", ","):
+            raise cursor.error("a comma with nothing behind it", kind=SQLSyntaxError, word=word)
+
+
+def _is_sign(word: Word, *signs: str) -> bool:
+    return word.text in signs and not word.is_text and not word.is_quoted
+
+
 def parse_script(text: str) -> list[Statement]:
     """Return the statements of a text with `;` between them."""
     return [parse(fragment) for fragment in split_script(text)]
@@ -59,6 +74,7 @@ def split_script(text: str) -> Iterator[Fragment]:
 def parse(fragment: Fragment) -> Statement:
     """Return the statement of a slice."""
     cursor = Cursor(fragment)
+    _check_commas(cursor)
     for phrase, read in GRAMMAR.items():
         if cursor.sees(*phrase.split()):
             statement = read(cursor)

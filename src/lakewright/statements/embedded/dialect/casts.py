@@ -27,6 +27,7 @@ from lakewright.statements.embedded.dialect.types import (
     quoted,
     spark_type,
     text_literal,
+    with_field_names,
 )
 from lakewright.statements.embedded.dialect.values import Functions, Value
 
@@ -46,6 +47,10 @@ class Casts:
             return value
         sql = f"CAST(NULL AS {duckdb_type(to)})" if value.type == NULL else self._cast(value, to, safe)
         return replace(value, sql=sql, type=to)
+
+    def with_field_names(self, value: Value, like: pa.DataType) -> Value:
+        """Return a struct with the names of the fields of another type, in their order; other values as they are."""
+        return self.cast(value, with_field_names(value.type, like))
 
     def _cast(self, value: Value, to: pa.DataType, safe: bool) -> str:  # noqa: FBT001 - handed through
         kind, word = value.type, "TRY_CAST" if safe else "CAST"

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.errors import InvalidInputError, LakewrightError, SQLSyntaxError, UnsupportedError
 from lakewright.statements.embedded.dialect import arithmetic, literals
 from lakewright.statements.embedded.dialect.casts import Casts
 from lakewright.statements.embedded.dialect.grammar import place_of
@@ -195,35 +195,74 @@ class Expressions:
     def comparison(self, node: exp.Binary) -> Value:
         """Return whether two values are equal, less, greater."""
         sign = _COMPARISONS[type(node)]
-        if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Any | exp.All):
-            raise self.refused(node, "comparisons with ANY, ALL or of several values at once do not run here")
+        if isinstance(node.expression, exp.Any | exp.All):
+            raise self.refused(node, "comparisons with ANY or ALL do not run here")
         return self._compared(sign, self.bind(node.this), self.bind(node.expression))
 
     def _compared(self, sign: str, left: Value, right: Value) -> Value:
         spelled = {"<>": "="}.get(sign, sign)
         name = f"({left.name} {spelled} {right.name})"
-        one, other = self.common([left, right])
-        sql = f"({one.sql} {sign} {other.sql})"
+        one, other = self._comparable(left, right)
+        sql = f"({ordering_key(one, sign)} {sign} {ordering_key(other, sign)})"
         return Value(sql, BOOLEAN, f"(NOT {name})" if sign == "<>" else name)
+
+    def _comparable(self, first: Value, *others: Value) -> list[Value]:
+        """Return values as their common type; structs are compared by the order of their fields, not by name."""
+        if _lacks_a_type(first.type, *(other.type for other in others)):
+            raise InvalidInputError("a NULL inside a row or a struct needs a type here, such as CAST(NULL AS STRING)")
+        return self.common([first, *(self.env.casts.with_field_names(other, first.type) for other in others)])
 
     def same(self, node: exp.NullSafeEQ) -> Value:
         """Return whether two values are equal, where null equals null."""
         left, right = self.bind(node.this), self.bind(node.expression)
-        one, other = self.common([left, right])
+        one, other = self._comparable(left, right)
         return Value(f"({one.sql} IS NOT DISTINCT FROM {other.sql})", BOOLEAN, f"({left.name} <=> {right.name})")
 
     def logical(self, node: exp.Connector) -> Value:
         """Return AND, OR."""
-        word = "AND" if isinstance(node, exp.And) else "OR"
-        left, right = self.bind_condition(node.this), self.bind_condition(node.expression)
-        return Value(f"({left.sql} {word} {right.sql})", BOOLEAN, f"({left.name} {word} {right.name})")
+        return self._joined(node, "AND" if isinstance(node, exp.And) else "OR", self.bind_condition)
+
+    def _joined(self, node: exp.Connector, word: str, bind: Callable[[exp.Expr], Value]) -> Value:
+        """Return AND or OR of a chain of conditions, without a recursion for each of them."""
+        chain, left = list[exp.Expr](), node
+        while type(left) is type(node):
+            chain.append(left.expression)
+            left = left.this
+        done, shown = bind(left), "AND" if isinstance(node, exp.And) else "OR"
+        for condition in reversed(chain):
+            right = bind(condition)
+            done = Value(f"({done.sql} {word} {right.sql})", BOOLEAN, f"({done.name} {shown} {right.name})")
+        return done
 
     def negation(self, node: exp.Not) -> Value:
-        """Return NOT."""
-        inner = self.bind(node.this)
-        if isinstance(node.this, exp.Is) and inner.name.endswith("IS NULL)"):
-            return Value(f"(NOT {inner.sql})", BOOLEAN, inner.name[: -len("NULL)")] + "NOT NULL)")
-        return Value(f"(NOT {self._as_condition(node.this, inner).sql})", BOOLEAN, f"(NOT {inner.name})")
+        """Return NOT, which goes inside of AND, OR and NOT to the conditions themselves, as in Spark.
+
+        There the value of `NOT (a IN (SELECT ...))` is not the opposite of that of `a IN (SELECT ...)`: where nulls
+        leave open whether there is a match, both are false.
+        """
+        value = self._negated(node.this)
+        if isinstance(node.this, exp.Is) and value.name.endswith("IS NULL)"):
+            return value.called(value.name[: -len("NULL)")] + "NOT NULL)")
+        return value.called(f"(NOT {value.name})")
+
+    def _negated(self, node: exp.Expr) -> Value:
+        """Return the SQL of the opposite of a condition, under the name of the condition."""
+        inner = node
+        while isinstance(inner, exp.Paren):
+            inner = inner.this
+        match inner:
+            case exp.And() | exp.Or():
+                return self._joined(inner, "OR" if isinstance(inner, exp.And) else "AND", self._negated)
+            case exp.Not():
+                value = self.bind_condition(inner.this)
+                return value.called(f"(NOT {value.name})")
+            case exp.In() if inner.args.get("query") is not None:
+                try:
+                    return self._in_query(inner, inner.args["query"], negated=True)
+                except LakewrightError as error:
+                    raise self.placed(inner, error) from None
+        value = self.bind(node)
+        return Value(f"(NOT {self._as_condition(node, value).sql})", BOOLEAN, value.name)
 
     def is_what(self, node: exp.Is) -> Value:
         """Return IS NULL, IS TRUE ..."""
@@ -236,9 +275,9 @@ class Expressions:
     def between(self, node: exp.Between) -> Value:
         """Return BETWEEN."""
         value, low, high = (self.bind(node.args[key]) for key in ("this", "low", "high"))
-        (over, least), (under, most) = self.common([value, low]), self.common([value, high])
+        at_least, at_most = self._compared(">=", value, low), self._compared("<=", value, high)
         name = f"between({value.name}, {low.name}, {high.name})"
-        return Value(f"({over.sql} >= {least.sql} AND {under.sql} <= {most.sql})", BOOLEAN, name)
+        return Value(f"({at_least.sql} AND {at_most.sql})", BOOLEAN, name)
 
     def membership(self, node: exp.In) -> Value:
         """Return IN, of a list or a subquery."""
@@ -247,34 +286,59 @@ class Expressions:
             return self._in_query(node, query)
         if isinstance(node.this, exp.Tuple):
             return self._in_rows(node)
+        if not node.expressions:
+            raise self.env.fragment.error("IN takes values or a query in brackets", place_of(node), SQLSyntaxError)
         value, *others = [self.bind(one) for one in [node.this, *node.expressions]]
-        one, *list_ = self.common([value, *others])
+        one, *list_ = self._comparable(value, *others)
         name = f"({value.name} IN ({', '.join(other.name for other in others)}))"
         return Value(f"({one.sql} IN ({', '.join(item.sql for item in list_)}))", BOOLEAN, name)
+
+    def row(self, node: exp.Tuple) -> Value:
+        """Return `(a, b)` as a struct."""
+        values = [self.bind(one) for one in node.expressions]
+        return self.env.scalar["struct"](self, values).called(self._row_name(values))
+
+    def _row_name(self, values: list[Value], quote: str = "") -> str:
+        fields = self.env.scalar["struct"](self, values).type
+        pairs = (f"{quote}{field.name}{quote}, {value.name}" for field, value in zip(fields, values, strict=True))
+        return f"named_struct({', '.join(pairs)})"
 
     def _in_rows(self, node: exp.In) -> Value:
         rows = [[self.bind(one) for one in row.expressions] for row in (node.this, *node.expressions)]
         if len({len(row) for row in rows}) != 1:
             raise self.placed(node, InvalidInputError("the rows of IN have different numbers of values"))
+        if any(_is_null_beside([value.type for value in column]) for column in zip(*rows, strict=True)):
+            raise self.placed(node, InvalidInputError("a NULL inside a row needs a type here: CAST(NULL AS STRING)"))
         across = [self.common(column) for column in zip(*rows, strict=True)]
         left, *others = (f"({', '.join(one.sql for one in row)})" for row in zip(*across, strict=True))
         return Value(f"({left} IN ({', '.join(others)}))", BOOLEAN, f"({rows[0][0].name} IN (...))")
 
-    def _in_query(self, node: exp.In, query: exp.Expr) -> Value:
-        wanted = list(node.this.expressions) if isinstance(node.this, exp.Tuple) else [node.this]
-        values = [self.bind(one) for one in wanted]
+    def _in_query(self, node: exp.In, query: exp.Expr, *, negated: bool = False) -> Value:
+        """Return `values IN (query)`, or with `negated` NOT IN; both are false where nulls leave the answer open."""
+        wanted = _values_of_row(node.this)
+        values = [self.argument(one) for one in wanted]
         sql, columns = self.subquery(query, self.scope)
         if len(columns) != len(values):
             raise self.placed(node, InvalidInputError(f"IN takes a query of {len(values)} columns, not {len(columns)}"))
         pairs = [
-            self.common([value, Value(column.sql, column.type, column.name)])
+            self._comparable(value, Value(column.sql, column.type, column.name))
             for value, column in zip(values, columns, strict=True)
         ]
-        left, right = ", ".join(one.sql for one, _ in pairs), ", ".join(other.sql for _, other in pairs)
-        left = f"({left})" if len(pairs) > 1 else left
-        right = f"({right})" if len(pairs) > 1 else right
-        inner = f"SELECT {right} FROM ({sql}) AS q"  # noqa: S608 - made of parts that are bound
-        return Value(f"({left} IN ({inner}))", BOOLEAN, f"({values[0].name} IN (listquery()))")
+        name = values[0].name if len(values) == 1 else self._row_name(values, quote="'")
+        name = f"({name} IN (listquery()))"
+        word = "NOT IN" if negated else "IN"
+        if len(pairs) == 1:
+            ((one, other),) = pairs
+            inner = f"SELECT {other.sql} FROM ({sql}) AS q"  # noqa: S608 - made of parts that are bound
+            return Value(f"coalesce({one.sql} {word} ({inner}), false)", BOOLEAN, name)
+        equal = [f"({one.sql} = {other.sql})" for one, other in pairs]
+        if not negated:
+            return Value(_matches(sql, *equal), BOOLEAN, name)
+        # Three joins, of which only the first, which compares values alone, is large: DuckDB hashes it.
+        possible = [f"{one} IS NOT FALSE" for one in equal]
+        sides = [" OR ".join(f"{value.sql} IS NULL" for value in side) for side in zip(*pairs, strict=True)]
+        found = [_matches(sql, *equal), *(_matches(sql, f"({side})", *possible) for side in sides)]
+        return Value(f"(NOT ({' OR '.join(found)}))", BOOLEAN, name)
 
     def exists(self, node: exp.Exists) -> Value:
         """Return EXISTS."""
@@ -497,6 +561,58 @@ class Expressions:
         return text, text.replace("CAST(", "").replace(" AS INTEGER)", "")
 
 
+def _values_of_row(node: exp.Expr) -> list[exp.Expr]:
+    """Return what stands left of IN (query): the values of a row, which may be written as a struct, or one value."""
+    match node:
+        case exp.Tuple():
+            return list(node.expressions)
+        case exp.Anonymous() if node.name.lower() == "struct":
+            return list(node.expressions)
+        case exp.Anonymous() if node.name.lower() == "named_struct":
+            return list(node.expressions[1::2])
+    return [node]
+
+
+def _matches(query: str, *conditions: str) -> str:
+    return f"EXISTS (SELECT 1 FROM ({query}) AS q WHERE {' AND '.join(conditions)})"  # noqa: S608 - parts that are bound
+
+
+def _lacks_a_type(*kinds: pa.DataType) -> bool:
+    """Return whether a struct has a NULL of no type where another has a value; Spark refuses to compare them."""
+    if all(map(pa.types.is_struct, kinds)) and len({kind.num_fields for kind in kinds}) == 1:
+        fields = [[field.type for field in kind] for kind in kinds]
+        return any(_lacks_a_type(*column) or _is_null_beside(column) for column in zip(*fields, strict=True))
+    return False
+
+
+def _is_null_beside(kinds: Sequence[pa.DataType]) -> bool:
+    return NULL in kinds and any(kind != NULL for kind in kinds)
+
+
+def ordering_key(value: Value, sign: str) -> str:
+    """Return the SQL of a value for a comparison in which a null inside an array or a struct is less than all else.
+
+    In DuckDB it is greater than all else; nested values are equal in the same cases in both.
+    """
+    return value.sql if sign in {"=", "<>"} else _key(value.sql, value.type)
+
+
+def _key(sql: str, kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"list_transform({sql}, lambda e: {_key_inside('e', kind.value_type)})"
+    if pa.types.is_struct(kind):
+        fields = ", ".join(
+            f'"f{n}" := {_key_inside(f"struct_extract({sql}, {text_literal(field.name)})", field.type)}'
+            for n, field in enumerate(kind)
+        )
+        return f"CASE WHEN {sql} IS NOT NULL THEN struct_pack({fields}) END"
+    return sql
+
+
+def _key_inside(sql: str, kind: pa.DataType) -> str:
+    return f"struct_pack(known := {sql} IS NOT NULL, value := {_key(sql, kind)})"
+
+
 def ordering(node: exp.Expr, sql: str) -> str:
     """Return an item of ORDER BY; nulls come first in ascending order, and last in descending."""
     descending = bool(node.args.get("desc"))
@@ -552,6 +668,7 @@ _BINDERS: dict[type[exp.Expr], Callable[[Expressions, Any], Value]] = {
         [one for one in (node.expression, node.this) if one],
         node,
     ),
+    exp.Tuple: Expressions.row,
     exp.Transform: lambda self, node: self.call("transform", [node.this, node.expression], node),
     exp.Literal: lambda _, node: literals.literal(node),
     exp.RawString: lambda _, node: literals.text(node.name),

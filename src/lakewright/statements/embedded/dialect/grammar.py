@@ -66,9 +66,20 @@ def _without_table(text: str) -> str:
     return out
 
 
+def _check_end_of_lists(fragment: Fragment) -> None:
+    """Raise an error for a comma before FROM, GROUP BY or ORDER BY, which sqlglot takes as the end of a list."""
+    words = words_of(fragment.text)
+    for word, after, third in zip(words, words[1:], words[2:], strict=False):
+        is_clause = after.upper in {"GROUP", "ORDER"} and third.upper == "BY"
+        is_clause |= after.upper == "FROM" and third.upper not in {",", "FROM", "AS"}
+        if word.text == "," and not word.is_text and is_clause:
+            raise fragment.error("a comma with nothing behind it", word.start)
+
+
 def parsed(fragment: Fragment) -> exp.Expr:
     """Return the tree of a query or an expression; places in its `meta` count from the start of the fragment."""
     text = _without_table(fragment.text)
+    _check_end_of_lists(fragment)
     try:
         tree = sqlglot.parse_one(text, dialect=EmbeddedSpark)
     except SqlglotError:

@@ -178,6 +178,21 @@ def common_of(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
     return reduce(lambda done, one: None if done is None else common_type(done, one), kinds, NULL)
 
 
+def with_field_names(kind: pa.DataType, like: pa.DataType) -> pa.DataType:
+    """Return a type in which the fields of structs are called as those of another type, in their order.
+
+    >>> with_field_names(pa.struct({"a": INT}), pa.struct({"b": LONG}))
+    StructType(struct<b: int32>)
+    """
+    types = pa.types
+    if types.is_list(kind) and types.is_list(like):
+        return pa.list_(with_field_names(kind.value_type, like.value_type))
+    if types.is_struct(kind) and types.is_struct(like) and kind.num_fields == like.num_fields:
+        pairs = zip(kind, like, strict=True)
+        return pa.struct([(other.name, with_field_names(one.type, other.type)) for one, other in pairs])
+    return kind
+
+
 def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if is_decimal(left) or is_decimal(right):
         if not {left, right}.isdisjoint({FLOAT, DOUBLE}):

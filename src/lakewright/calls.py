@@ -299,7 +299,8 @@ def merged_table(table: FileStoreTable, schema: pa.Schema, *, stored: bool = Tru
     Columns that somebody else adds or widens at the same time are not changed again. Without `stored` nothing changes:
     the table that is returned is as it would be.
     """
-    given = from_arrow_schema(schema)
+    known = set(table.field_names)
+    given = from_arrow_schema(pa.schema([f for f in schema if not (f.name in known and pa.types.is_null(f.type))]))
 
     def lacking(newest: TableSchema) -> list[SchemaChange]:
         return _missing_changes(newest, given, table.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
@@ -140,3 +141,13 @@ def test_what_is_no_source_is_refused() -> None:
 def test_unknown_formats_are_refused() -> None:
     with pytest.raises(lw.InvalidInputError, match="the format 'xml' is none of"):
         find_sources("x", format="xml")
+
+
+def test_columns_that_no_table_can_have_are_named_together_and_can_be_left_out(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
+    rows = pa.table({"id": [1], "took": pa.array([1], pa.duration("s")), "v": pa.array([[1]], pa.list_(pa.int32(), 1))})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    with pytest.raises(lw.InvalidInputError, match=r"a\.parquet.*'took'.*'v'.*--columns"):
+        lw.ingest(tmp_path / "a.parquet", "d.t", catalog=catalog, create=True)
+    lw.ingest(tmp_path / "a.parquet", "d.t", catalog=catalog, create=True, columns=["id"])
+    assert lw.read_table(catalog.get_table("d.t")).to_pylist() == [{"id": 1}]

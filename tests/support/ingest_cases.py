@@ -459,3 +459,16 @@ class MessyIngestCases(_Tables):
         with pytest.raises(lw.InvalidInputError, match="ingest them one after the other"):
             load(sources, "d.new", catalog=catalog, mode="upsert", create=True, primary_keys=["id"])
         assert catalog.list_tables("d") == []  # refused before the table was made
+
+    def test_types_that_the_format_lacks_are_widened(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        columns = {"id": pa.array([1], pa.uint32()), "note": pa.nulls(1), "b": pa.array([b"x"], pa.large_binary())}
+        (tmp_path / "in").mkdir()
+        pq.write_table(pa.table(columns), tmp_path / "in" / "1.parquet")
+        pq.write_table(pa.table({**columns, "note": [5]}), tmp_path / "in" / "2.parquet")
+        load(str(tmp_path / "in"), "d.new", catalog=catalog, create=True)
+        table = catalog.get_table("d.new")
+        assert types_of(table) == {"id": "BIGINT", "note": "BIGINT", "b": "BYTES"}
+        load(str(tmp_path / "in" / "1.parquet"), "d.new", catalog=catalog, schema_mode="merge")
+        assert sorted(lw.read_table(table)["note"].to_pylist(), key=str) == [5, None, None]
+        load(str(tmp_path / "in" / "1.parquet"), "d.alone", catalog=catalog, create=True)
+        assert types_of(catalog.get_table("d.alone"))["note"] == "STRING"

@@ -26,6 +26,7 @@ from lakewright.errors import (
 from lakewright.ingestion.plan import Target, find_target
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Path
+from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.schema.declaration import Schema
 from lakewright.table.table import FileStoreTable
 from lakewright.write.input.frames import ArrowData, batches_of, in_process, stream_of
@@ -60,7 +61,7 @@ def create_table_from(  # noqa: PLR0913 - each argument is one choice of the cal
     place = arguments.path("name", name)
     schema, batches = _columns_and_batches(data, place)
     with naming(place):
-        declared = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, options, comment)
+        declared = Schema(from_arrow_schema(schema), partition_keys, primary_keys, options, comment)
     target = find_target(place, _opened(catalog), create=True)
     if target.table is not None or target.catalog is None or target.identifier is None:
         raise TableAlreadyExistException(

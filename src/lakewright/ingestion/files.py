@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.ingestion.rows import BadRecord
 from lakewright.ingestion.sources import ARROW, LocalFile, Source, part_of
 from lakewright.ingestion.text import guess
@@ -194,6 +194,35 @@ def _ipc_reader(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatc
     is_file = file.read(len(_IPC_MARK)) == _IPC_MARK
     file.seek(0)
     return pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+
+
+def file_columns(
+    schema: pa.Schema, source: str, chosen: Collection[str] | None
+) -> tuple[tuple[DataField, ...], frozenset[str]]:
+    """Return the columns of a file as nullable columns of a table, and which of them have nulls and no type.
+
+    Those are STRING, as in a csv file without values. Columns that are not `chosen` are left out if no table can have
+    them; an error names all others.
+    """
+    untyped = {f.name for f in schema if pa.types.is_null(f.type)}
+    kept = [
+        f.with_type(pa.string()) if f.name in untyped else f
+        for f in schema
+        if chosen is None or f.name in chosen or _has_column_type(f)
+    ]
+    try:
+        return nullable_fields(pa.schema(kept)), frozenset(untyped)
+    except (InvalidInputError, UnsupportedError) as error:
+        remedy = "; or leave such columns out: name the others (columns, --columns)"
+        raise type(error)(f"{source}: {error.message}{remedy}", **{**error.facts, "source": source}) from None
+
+
+def _has_column_type(one: pa.Field) -> bool:
+    try:
+        from_arrow_schema(pa.schema([one]))
+    except (InvalidInputError, UnsupportedError):
+        return False
+    return True
 
 
 def nullable_fields(schema: pa.Schema) -> tuple[DataField, ...]:

@@ -81,6 +81,10 @@ class OpenedSource(Protocol):
         """The columns whose values are texts that must be parsed."""
 
     @property
+    def untyped(self) -> frozenset[str]:
+        """The columns whose values are all null in files that give them no type; their field is STRING."""
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What looks wrong in the source, for the report."""
 
@@ -216,10 +220,11 @@ def _fields_of_new_table(opened: Sequence[OpenedSource], call: Call) -> list[Dat
     """Return the columns of a new table: those of all sources, with the types that were given or guessed."""
     request = call.column_request
     types: dict[str, DataType] = {}
+    untyped: set[str] = set()
     for one in opened:
         chosen = [f.name for f in one.fields if request.chosen is None or f.name in request.chosen]
         targets = {name: _known_spelling(request.renames.get(name, name), types) for name in chosen}
-        _add_types(types, one, targets, call.types)
+        _add_types(types, one, targets, call.types, untyped)
     for name in request.constants:
         types.setdefault(name, parse_type(call.types[name]) if name in call.types else STRING)
     unknown = [name for name in call.types if name not in types]
@@ -237,17 +242,24 @@ def _known_spelling(name: str, known: Collection[str]) -> str:
 
 
 def _add_types(
-    types: dict[str, DataType], one: OpenedSource, targets: Mapping[str, str], given: Mapping[str, str]
+    types: dict[str, DataType],
+    one: OpenedSource,
+    targets: Mapping[str, str],
+    given: Mapping[str, str],
+    untyped: set[str],
 ) -> None:
-    """Add the types of a source's columns, by their names in the table."""
+    """Add the types of a source's columns, by their names in the table; `untyped` are those without a type so far."""
     guessed = one.guess_types([name for name, target in targets.items() if target not in given])
     for name, target in targets.items():
         if target in given:
             types[target] = parse_type(given[target])
-        elif target in types:
+        elif name in one.untyped and target in types:
+            continue
+        elif target in types and target not in untyped:
             types[target] = _common(types[target], guessed[name], target, one, text=name in one.text)
         else:
             types[target] = guessed[name]
+        (untyped.add if name in one.untyped else untyped.discard)(target)
 
 
 def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *, text: bool) -> DataType:
@@ -270,9 +282,10 @@ def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *,
 def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], call: Call) -> list[DataField]:
     """Return the columns that are added to the table, with their types."""
     types: dict[str, DataType] = {}
+    untyped: set[str] = set()
     for one, mapping in zip(opened, mappings, strict=True):
         new = {change.column for change in mapping.changes if change.kind == ADDED}
-        _add_types(types, one, {name: target for name, target in mapping.pairs if target in new}, call.types)
+        _add_types(types, one, {name: target for name, target in mapping.pairs if target in new}, call.types, untyped)
     return [DataField(-1, name, with_nullable(dtype, nullable=True)) for name, dtype in types.items()]
 
 
@@ -284,7 +297,11 @@ def _create_or_evolve(target: Target, parts: Sequence[tuple[OpenedSource, Conver
     known = {f.name for f in table.fields}
     for one, conversion in parts:
         own = {f.name: f for f in one.fields}
-        typed = [replace(own[name], name=to) for name, to in conversion.pairs if to in known and name not in one.text]
+        typed = [
+            replace(own[name], name=to)
+            for name, to in conversion.pairs
+            if to in known and name not in one.text and name not in one.untyped
+        ]
         new = [f for f in conversion.fields if f.name not in known]
         fields = [replace(f, type=with_nullable(f.type, nullable=True)) for f in (*typed, *new)]
         table = merged_table(table, pa.schema([to_arrow_field(f) for f in fields]))
@@ -335,6 +352,8 @@ def _conversion(
 
 def _as_read(one: OpenedSource, own: DataField, target_type: DataType | None) -> DataField:
     """Return a column as it is read: json in the shape of the table's column, other texts as texts."""
+    if own.name in one.untyped and target_type is not None:
+        return replace(own, type=target_type)  # nulls become values of any type
     if own.name not in one.text or target_type is None:
         return own
     is_json = one.source.format == "json" and own.name not in one.source.partition_columns
@@ -369,7 +388,7 @@ def _report(one: OpenedSource, mapping: ColumnMapping, fields: Sequence[DataFiel
     own = {f.name: f.type for f in one.fields}
     changes = [_with_type(change, known) for change in mapping.changes]
     for name, to in mapping.pairs:
-        if name not in one.text and to in known and _type_text(own[name]) != _type_text(known[to]):
+        if name not in one.text | one.untyped and to in known and _type_text(own[name]) != _type_text(known[to]):
             changes.append(ColumnChange(WIDENED, to, f"{_type_text(own[name])} to {_type_text(known[to])}"))
     return SourceReport(source.name, source.format, source.files, source.bytes, tuple(changes), one.warnings)
 

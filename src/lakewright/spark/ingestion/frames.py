@@ -71,12 +71,13 @@ class SparkSource:
     text: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     options: Mapping[str, str] | None = None  # of the reader
+    untyped: frozenset[str] = frozenset()
 
     def guess_types(self, names: Collection[str]) -> Mapping[str, DataType]:
         """Return the types of some columns; csv and json files are read for this."""
         types: dict[str, DataType] = {f.name: f.type for f in self.fields if f.name in names}
         texts = [name for name in types if name in self.text and name not in self.source.partition_columns]
-        if not texts:
+        if not texts or self.source.format not in {"csv", "json"}:
             return types
         with reading(self.source.name):
             if self.source.format == "csv":
@@ -220,8 +221,10 @@ def _open_typed(
     options = {"mergeSchema": "false" if source.local else "true", **_with_base_path(source, given)}
     with reading(source.name):
         frame = _reader(spark, options).format(source.format).load(list(source.paths))
-    text = _from_directories(source, frame)
-    return SparkSource(source, frame, tuple(fields_of(frame.schema)), parse_settings, text, (), options)
+    untyped = frozenset(f.name for f in frame.schema if isinstance(f.dataType, sql.NullType))
+    frame = frame.withColumns({name: F.lit(None).cast("string") for name in untyped}) if untyped else frame
+    text = _from_directories(source, frame) | untyped
+    return SparkSource(source, frame, tuple(fields_of(frame.schema)), parse_settings, text, (), options, untyped)
 
 
 def _from_directories(source: Source, frame: DataFrame) -> frozenset[str]:

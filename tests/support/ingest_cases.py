@@ -147,7 +147,7 @@ class IngestCases(_Tables):
             "place": {"zip": 7},
         }
         hidden = write_file(tmp_path / "c.jsonl", '{"id": 1, "place": {"zip": 7, "city": "x"}}\n')
-        with pytest.raises(lw.InvalidInputError, match="the field 'city' in the column 'place'"):
+        with pytest.raises(lw.InvalidInputError, match=r"the field 'place\.city'"):
             load(hidden, table)
 
     def test_several_sources_of_several_formats_are_one_commit(
@@ -472,3 +472,39 @@ class MessyIngestCases(_Tables):
         assert sorted(lw.read_table(table)["note"].to_pylist(), key=str) == [5, None, None]
         load(str(tmp_path / "in" / "1.parquet"), "d.alone", catalog=catalog, create=True)
         assert types_of(catalog.get_table("d.alone"))["note"] == "STRING"
+
+    def test_fields_inside_columns_are_added_where_the_call_asks_for_it(
+        self, load: Load, catalog: lw.Catalog, tmp_path: Path
+    ) -> None:
+        first = write_file(tmp_path / "a.jsonl", '{"id": 1, "user": {"name": "a"}, "parts": [{"n": 1}]}\n')
+        load(first, "d.new", catalog=catalog, create=True)
+        text = '{"id": 2, "user": {"name": "b", "email": "e"}, "parts": [{"n": 2, "unit": {"si": true}}]}\n'
+        more = write_file(tmp_path / "b.jsonl", text)
+        with pytest.raises(
+            lw.InvalidInputError, match=r"'user\.email'.*ALTER TABLE d\.new ADD COLUMN user\.email STRING"
+        ):
+            load(more, "d.new", catalog=catalog)
+        result = load(more, "d.new", catalog=catalog, schema_mode="merge")
+        assert [change for change in changes_of(result) if change.startswith("added")] == [
+            "added    user.email: new field of the column, STRING",
+            "added    parts.element.unit: new field of the column, ROW<`si` BOOLEAN>",
+        ]
+        assert result.plan.columns["user"] == "ROW<`name` STRING, `email` STRING>"
+        assert rows_of(catalog.get_table("d.new")) == [
+            {"id": 1, "user": {"name": "a", "email": None}, "parts": [{"n": 1, "unit": None}]},
+            {"id": 2, "user": {"name": "b", "email": "e"}, "parts": [{"n": 2, "unit": {"si": True}}]},
+        ]
+        columns = {"id": [3], "user": [{"name": "c", "age": 5}]}
+        pq.write_table(pa.table(columns), tmp_path / "c.parquet")
+        load(str(tmp_path / "c.parquet"), "d.new", catalog=catalog, schema_mode="merge")
+        assert rows_of(catalog.get_table("d.new"))[2]["user"] == {"name": "c", "email": None, "age": 5}
+
+    def test_the_report_says_which_side_is_widened(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), tmp_path / "1.parquet")
+        pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), tmp_path / "2.parquet")
+        load(str(tmp_path / "1.parquet"), "d.new", catalog=catalog, create=True)
+        narrow = load(str(tmp_path / "2.parquet"), "d.new", catalog=catalog)
+        assert changes_of(narrow) == ["narrowed id: BIGINT to INT; a value that does not fit is an error"]
+        wide = load(str(tmp_path / "2.parquet"), "d.new", catalog=catalog, schema_mode="merge")
+        assert changes_of(wide) == ["widened  id: INT to BIGINT, in the table"]
+        assert dict(wide.plan.columns) == types_of(catalog.get_table("d.new")) == {"id": "BIGINT"}

@@ -21,7 +21,8 @@ from lakewright.ingestion.text import ParseSettings, has_wrong_shape, parse
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField
 from lakewright.spec.values import cast_text, to_array
-from lakewright.write.input.convert import Misfit, Mismatch, check, convert, is_constrained
+from lakewright.write.input.align import unknown_field
+from lakewright.write.input.convert import Misfit, Mismatch, UnknownField, check, convert, is_constrained
 
 _SHOWN_CHARACTERS = 200
 
@@ -98,6 +99,9 @@ class Conversion:
                 check(values, field_.type)
         except (Misfit, pa.ArrowInvalid) as error:
             raise _ColumnRefused(name, target, str(error)) from None
+        except UnknownField as error:
+            error.path = (target, *error.path)
+            raise unknown_field(self.table, field_, error) from None
         except (Mismatch, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(
                 f"table {self.table}: the column {target!r} is {field_.type}, and {self.source} cannot fill it: "

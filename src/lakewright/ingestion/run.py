@@ -9,7 +9,7 @@ Everything that names and types decide is checked before anything is written or 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -25,6 +25,7 @@ from lakewright.distributed.write import committed_job
 from lakewright.errors import InvalidInputError, naming
 from lakewright.ingestion.columns import (
     ADDED,
+    NARROWED,
     WIDENED,
     ColumnChange,
     ColumnMapping,
@@ -47,22 +48,21 @@ from lakewright.ingestion.sources import Source, find_sources
 from lakewright.ingestion.text import STRING, ParseSettings, as_text, common_type
 from lakewright.spec.arrow import to_arrow_field
 from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.merging import fields_of_parts, is_wider, new_parts
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import (
     WIDENED_BY_KIND,
-    ArrayType,
     AtomicType,
     DataField,
     DataType,
-    MapType,
-    RowType,
     numbered_fields,
     parse_type,
     with_nullable,
 )
 from lakewright.spec.values import cast_text
 from lakewright.table.table import FileStoreTable
+from lakewright.write.input.align import add_field_remedy
 
 
 class OpenedSource(Protocol):
@@ -156,14 +156,18 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     fields = (*target.table_schema.fields, *added)
     mapped = list(zip(opened, mappings, strict=True))
     parts = [(one, _conversion(one, mapping, fields, target, call)) for one, mapping in mapped]
-    reports = [_report(one, mapping, fields) for one, mapping in mapped]
-    plan = _plan(target, tuple(reports), call, added)
+    adds = call.column_request.add_extra
+    reports = [_report(one, mapping, fields, adds=adds) for one, mapping in mapped]
+    evolved = (
+        target if target.table is None else replace(target, table=_evolved(target.table, parts, call, stored=False))
+    )
+    plan = _plan(target, tuple(reports), call, evolved.table_schema.fields if adds else fields)
     if call.dry_run:
         plan = replace(plan, way=engine.describe_write(target, parts, call))
     call.report(plan)
     if call.dry_run:
         return IngestResult(plan, None, time.monotonic() - started)
-    table = _create_or_evolve(target, parts, call)
+    table = _evolved(target.create_if_missing(), parts, call, stored=True)
     # Evolving the table may have widened the types of its columns.
     parts = [(one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts]
     remedy = "" if call.bad_rows else "; correct it, or set bad rows aside (bad_rows, --bad-rows)"
@@ -289,9 +293,10 @@ def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], ca
     return [DataField(-1, name, with_nullable(dtype, nullable=True)) for name, dtype in types.items()]
 
 
-def _create_or_evolve(target: Target, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call) -> FileStoreTable:
-    """Create the table if it does not exist, or evolve its schema if the call asks for it; return the table."""
-    table = target.create_if_missing()
+def _evolved(
+    table: FileStoreTable, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call, *, stored: bool
+) -> FileStoreTable:
+    """Evolve the schema of a table if the call asks for it; without `stored`, return what the table would be."""
     if call.schema_mode != "merge":
         return table
     known = {f.name for f in table.fields}
@@ -303,9 +308,20 @@ def _create_or_evolve(target: Target, parts: Sequence[tuple[OpenedSource, Conver
             if to in known and name not in one.text and name not in one.untyped
         ]
         new = [f for f in conversion.fields if f.name not in known]
-        fields = [replace(f, type=with_nullable(f.type, nullable=True)) for f in (*typed, *new)]
-        table = merged_table(table, pa.schema([to_arrow_field(f) for f in fields]))
+        inside = [DataField(-1, to, part) for to, part in _new_parts(one, conversion.pairs, table.fields)]
+        fields = [replace(f, type=with_nullable(f.type, nullable=True)) for f in (*typed, *inside, *new)]
+        table = merged_table(table, pa.schema([to_arrow_field(f) for f in fields]), stored=stored)
     return table
+
+
+def _new_parts(
+    one: OpenedSource, pairs: Sequence[tuple[str, str]], table: Sequence[DataField]
+) -> Iterator[tuple[str, DataType]]:
+    """Yield the fields inside columns of json that the table lacks; guessed types of other fields change nothing."""
+    own, known = {f.name: f.type for f in one.fields}, {f.name: f.type for f in table}
+    for name, to in pairs:
+        if name in one.text and to in known and (part := new_parts(own[name], known[to])) is not None:
+            yield to, part
 
 
 # ---- the columns of a source -----------------------------------------------------------------------------------------
@@ -338,8 +354,8 @@ def _conversion(
     known = {f.name: f.type for f in fields}
     own = {f.name: f for f in one.fields}
     for name, to in mapping.pairs:
-        if name in one.text and to in known:
-            _check_nested_fields(to, own[name].type, known[to])
+        if name in one.text and to in known and not call.column_request.add_extra:
+            _check_nested_fields(to, own[name].type, known[to], target.name)
     constants = {name: str(value) for name, value in mapping.constants.items()}
     conversion = Conversion(
         target.name, one.source.name, tuple(fields), mapping.pairs, one.text, constants, one.parse_settings
@@ -360,37 +376,44 @@ def _as_read(one: OpenedSource, own: DataField, target_type: DataType | None) ->
     return replace(own, type=as_text(target_type) if is_json else STRING)
 
 
-def _check_nested_fields(name: str, own: DataType, target: DataType) -> None:
+def _check_nested_fields(name: str, own: DataType, target: DataType, table: str) -> None:
     """Refuse json objects with fields that the table's type lacks: the values would be dropped without a word."""
-    match own, target:
-        case RowType(), RowType():
-            types = {f.name: f.type for f in target.fields}
-            for one in own.fields:
-                if one.name not in types:
-                    raise InvalidInputError(
-                        f"the source has the field {one.name!r} in the column {name!r}, which the table lacks "
-                        f"({target}); add it to the table or take it out",
-                        column=name,
-                    )
-                _check_nested_fields(f"{name}.{one.name}", one.type, types[one.name])
-        case ArrayType(), ArrayType():
-            _check_nested_fields(f"{name}.element", own.element, target.element)
-        case RowType(), MapType():
-            for one in own.fields:
-                _check_nested_fields(f"{name}.{one.name}", one.type, target.value)
-        case _:
-            pass
+    part = new_parts(own, target)
+    for path, dtype in () if part is None else fields_of_parts(name, part, target):
+        raise InvalidInputError(
+            f"table {table}: the source has the field {path!r}, which the column {name!r} ({target}) lacks; "
+            f"{add_field_remedy(table, path, dtype)}, or take it out of the source",
+            table=table,
+            column=name,
+            field=path,
+        )
 
 
-def _report(one: OpenedSource, mapping: ColumnMapping, fields: Sequence[DataField]) -> SourceReport:
+def _report(one: OpenedSource, mapping: ColumnMapping, fields: Sequence[DataField], *, adds: bool) -> SourceReport:
     source = one.source
     known = {f.name: f.type for f in fields}
     own = {f.name: f.type for f in one.fields}
     changes = [_with_type(change, known) for change in mapping.changes]
+    for name, to in mapping.pairs if adds else ():
+        part = new_parts(own[name], known[to]) if to in known else None
+        inside = () if part is None else fields_of_parts(to, part, known[to])
+        changes += [ColumnChange(ADDED, path, f"new field of the column, {dtype}") for path, dtype in inside]
     for name, to in mapping.pairs:
-        if name not in one.text | one.untyped and to in known and _type_text(own[name]) != _type_text(known[to]):
-            changes.append(ColumnChange(WIDENED, to, f"{_type_text(own[name])} to {_type_text(known[to])}"))
+        if name in one.text | one.untyped or not isinstance(known.get(to), AtomicType):
+            continue
+        if _type_text(own[name]) != _type_text(known[to]):
+            changes.append(_type_change(to, own[name], known[to], adds=adds))
     return SourceReport(source.name, source.format, source.files, source.bytes, tuple(changes), one.warnings)
+
+
+def _type_change(column: str, own: DataType, known: DataType, *, adds: bool) -> ColumnChange:
+    """Return what becomes of the values of a column, or of the column of the table, whose types differ."""
+    source, target = _type_text(own), _type_text(known)
+    if not is_wider(own, known):
+        return ColumnChange(WIDENED, column, f"{source} to {target}")
+    if adds:
+        return ColumnChange(WIDENED, column, f"{target} to {source}, in the table")
+    return ColumnChange(NARROWED, column, f"{source} to {target}; a value that does not fit is an error")
 
 
 def _with_type(change: ColumnChange, known: Mapping[str, DataType]) -> ColumnChange:
@@ -403,13 +426,15 @@ def _type_text(dtype: DataType) -> str:
     return str(with_nullable(dtype, nullable=True))
 
 
-def _plan(target: Target, sources: tuple[SourceReport, ...], call: Call, added: Sequence[DataField] = ()) -> IngestPlan:
+def _plan(
+    target: Target, sources: tuple[SourceReport, ...], call: Call, fields: Sequence[DataField] | None = None
+) -> IngestPlan:
     schema, partition = target.table_schema, call.overwritten_partition
     return IngestPlan(
         target.name,
         call.mode,
         target.table is None,
-        {f.name: str(f.type) for f in (*schema.fields, *added)},
+        {f.name: str(f.type) for f in (schema.fields if fields is None else fields)},
         tuple(schema.primary_keys),
         tuple(schema.partition_keys),
         None if partition is None else {name: str(value) for name, value in partition.items()},

@@ -109,6 +109,7 @@ def parts_of(source: Source, text_format: TextFormat) -> list[tuple[Source, tupl
         key: object = header if source.format == "csv" else arrow_schema(file.path, source.format)
         if source.format == "csv" and not header:
             continue  # an empty file has no rows either
+        check_header(header, file.path, text_format)
         groups.setdefault(key, []).append(file)
         names[key] = header
     if not groups:
@@ -151,8 +152,31 @@ def _not_encoded(path: str, text_format: TextFormat, error: Exception) -> Invali
     )
 
 
-def header_warnings(names: Sequence[str]) -> tuple[str, ...]:
-    """Return warnings about a header that looks like data, or that has a column without a name."""
+def check_header(names: Sequence[str], path: str, text_format: TextFormat) -> None:
+    """Raise InvalidInputError for a header with two columns of one name, or with tabs in its only name."""
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f"{path}: the header has two columns named {twice!r}; rename one in the file, or load it without its "
+            "header line (header=False, --no-header)",
+            source=path,
+            column=twice,
+        )
+    if text_format.header and len(names) == 1 and "\t" in names[0]:
+        raise InvalidInputError(
+            f"{path}: the header has one column, {names[0]!r}, with tabs in its name; if tabs separate the fields, "
+            "name them as the separator (reader_options={'sep': '\\t'}, --source-option 'sep=\\t')",
+            source=path,
+            column=names[0],
+        )
+
+
+def header_warnings(names: Sequence[str], options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return warnings about a header that looks like data, or that has a column without a name, or a single column."""
+    sep = next((sign for sign in ";|" if len(names) == 1 and sign in names[0]), None)
+    if sep is not None and not {"sep", "delimiter"} & set(options):
+        remedy = f"name it as the separator (reader_options={{'sep': {sep!r}}}, --source-option 'sep={sep}')"
+        return (f"the header has one column, {names[0]!r}; if {sep!r} separates the fields, {remedy}",)
     values = [name for name in names if guess(pa.array([name.strip()])).type.root not in {"VARCHAR", "BOOLEAN"}]
     empty = [name for i, name in enumerate(names) if name == f"_c{i}"]
     if values:

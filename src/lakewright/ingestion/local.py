@@ -116,7 +116,7 @@ class LocalEngine:
             if source.format == "csv":
                 fields = (*(DataField(0, name, STRING) for name in names), *directories)
                 text = frozenset(f.name for f in fields)
-                warnings = files.header_warnings(names) if call.header else ()
+                warnings = files.header_warnings(names, options) if call.header else ()
                 out.append(LocalSource(part, fields, text_format, parse_settings, text, warnings))
                 continue
             schema = files.arrow_schema(part.local[0].path, part.format)

@@ -9,7 +9,7 @@ Everything that names and types decide is checked before anything is written or 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -22,7 +22,7 @@ from lakewright.catalog.factory import CatalogFactory
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
 from lakewright.distributed.write import committed_job
-from lakewright.errors import InvalidInputError, naming
+from lakewright.errors import CommitUnknownError, InvalidInputError, naming
 from lakewright.ingestion.columns import (
     ADDED,
     NARROWED,
@@ -52,6 +52,8 @@ from lakewright.spec.schema.merging import fields_of_parts, is_wider, new_parts
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import (
+    PRECISION_MAX,
+    TIMESTAMP_ROOTS,
     WIDENED_BY_KIND,
     AtomicType,
     DataField,
@@ -140,7 +142,9 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     if call.job_id is not None and target.table is not None:
         earlier = committed_job(target.table, call.job_id, run=engine.compactions)
         if earlier is not None:
-            return IngestResult(_plan(target, (), call), earlier, time.monotonic() - started)
+            bad = _bad_rows(target, call)
+            bad.publish(replayed=True)
+            return IngestResult(_plan(target, (), call), earlier, time.monotonic() - started, bad.count, bad.file)
     sources = find()
     opened = [one for source in sources for one in engine.open(source, call)]
     opened = _without_headers(opened, target, call)
@@ -157,9 +161,14 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     mapped = list(zip(opened, mappings, strict=True))
     parts = [(one, _conversion(one, mapping, fields, target, call)) for one, mapping in mapped]
     adds = call.column_request.add_extra
-    reports = [_report(one, mapping, fields, adds=adds) for one, mapping in mapped]
+    inside = [_new_parts(one, mapping, target.table_schema.fields) if adds else {} for one, mapping in mapped]
+    reports = [
+        _report(one, mapping, fields, new, adds=adds) for (one, mapping), new in zip(mapped, inside, strict=True)
+    ]
     evolved = (
-        target if target.table is None else replace(target, table=_evolved(target.table, parts, call, stored=False))
+        target
+        if target.table is None
+        else replace(target, table=_evolved(target.table, parts, inside, call, stored=False))
     )
     plan = _plan(target, tuple(reports), call, evolved.table_schema.fields if adds else fields)
     if call.dry_run:
@@ -167,17 +176,26 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     call.report(plan)
     if call.dry_run:
         return IngestResult(plan, None, time.monotonic() - started)
-    table = _evolved(target.create_if_missing(), parts, call, stored=True)
-    # Evolving the table may have widened the types of its columns.
-    parts = [(one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts]
-    remedy = "" if call.bad_rows else "; correct it, or set bad rows aside (bad_rows, --bad-rows)"
-    bad = BadRowSink(call.bad_rows, remedy=remedy)
+    created = target.create_if_missing()
+    bad = _bad_rows(target, call)
     try:
+        table = _evolved(created.table, parts, inside, call, stored=True)
+        # Evolving the table may have widened the types of its columns.
+        parts = [(one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts]
         written = engine.write(table, parts, call, bad)
-    except BaseException:
-        bad.remove_file()  # nothing was committed
+    except CommitUnknownError:  # the table may hold the rows, so the bad ones are kept for a run that finds out
         raise
+    except BaseException:
+        bad.discard()
+        created.take_back()
+        raise
+    bad.publish(replayed=written.result.replayed)
     return IngestResult(plan, written.result, time.monotonic() - started, bad.count, bad.file, written.duplicates)
+
+
+def _bad_rows(target: Target, call: Call) -> BadRowSink:
+    remedy = "" if call.bad_rows else "; correct it, or set bad rows aside (bad_rows, --bad-rows)"
+    return BadRowSink(call.bad_rows, remedy=remedy, job=None if call.job_id is None else (target.name, call.job_id))
 
 
 def new_fields(engine: Engine, sources: Sequence[Source], call: Call) -> tuple[DataField, ...]:
@@ -274,6 +292,9 @@ def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *,
         for order in WIDENED_BY_KIND:
             if known.root in order and other.root in order:
                 return max(known, other, key=lambda dtype: order.index(dtype.root))
+        wide = _common_size(known, other)
+        if wide is not None:
+            return wide
         if text:
             return common_type([known, other])
     raise InvalidInputError(
@@ -281,6 +302,20 @@ def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *,
         "type, or ingest them one after the other",
         column=column,
     )
+
+
+def _common_size(one: AtomicType, other: AtomicType) -> AtomicType | None:
+    """Return the type that holds the values of two decimals, or of two times of different precision; None: it has none.
+
+    A time beyond the range of the finer type is an error when it is written.
+    """
+    if one.root != other.root:
+        return None
+    if one.root == "DECIMAL":
+        scale = max(one.scale, other.scale)
+        precision = scale + max(one.precision - one.scale, other.precision - other.scale)
+        return AtomicType(f"DECIMAL({precision}, {scale})") if precision <= PRECISION_MAX else None
+    return max(one, other, key=lambda dtype: dtype.precision) if one.root in TIMESTAMP_ROOTS else None
 
 
 def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], call: Call) -> list[DataField]:
@@ -294,13 +329,22 @@ def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], ca
 
 
 def _evolved(
-    table: FileStoreTable, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call, *, stored: bool
+    table: FileStoreTable,
+    parts: Sequence[tuple[OpenedSource, Conversion]],
+    inside: Sequence[Mapping[str, DataType]],
+    call: Call,
+    *,
+    stored: bool,
 ) -> FileStoreTable:
-    """Evolve the schema of a table if the call asks for it; without `stored`, return what the table would be."""
+    """Evolve the schema of a table if the call asks for it; without `stored`, return what the table would be.
+
+    `inside` are the fields inside columns that the table lacks. The types that are guessed for other fields of json
+    change nothing.
+    """
     if call.schema_mode != "merge":
         return table
     known = {f.name for f in table.fields}
-    for one, conversion in parts:
+    for (one, conversion), new_inside in zip(parts, inside, strict=True):
         own = {f.name: f for f in one.fields}
         typed = [
             replace(own[name], name=to)
@@ -308,20 +352,19 @@ def _evolved(
             if to in known and name not in one.text and name not in one.untyped
         ]
         new = [f for f in conversion.fields if f.name not in known]
-        inside = [DataField(-1, to, part) for to, part in _new_parts(one, conversion.pairs, table.fields)]
-        fields = [replace(f, type=with_nullable(f.type, nullable=True)) for f in (*typed, *inside, *new)]
+        nested = [DataField(-1, to, part) for to, part in new_inside.items() if all(f.name != to for f in typed)]
+        fields = [replace(f, type=with_nullable(f.type, nullable=True)) for f in (*typed, *nested, *new)]
         table = merged_table(table, pa.schema([to_arrow_field(f) for f in fields]), stored=stored)
     return table
 
 
-def _new_parts(
-    one: OpenedSource, pairs: Sequence[tuple[str, str]], table: Sequence[DataField]
-) -> Iterator[tuple[str, DataType]]:
-    """Yield the fields inside columns of json that the table lacks; guessed types of other fields change nothing."""
+def _new_parts(one: OpenedSource, mapping: ColumnMapping, table: Sequence[DataField]) -> dict[str, DataType]:
+    """Return the fields inside columns that the table lacks, by column of the table."""
     own, known = {f.name: f.type for f in one.fields}, {f.name: f.type for f in table}
-    for name, to in pairs:
-        if name in one.text and to in known and (part := new_parts(own[name], known[to])) is not None:
-            yield to, part
+    nested = [(name, to) for name, to in mapping.pairs if to in known and new_parts(own[name], known[to]) is not None]
+    types = one.guess_types([name for name, _ in nested]) if nested else {}
+    parts = {to: new_parts(types[name], known[to]) for name, to in nested}
+    return {to: part for to, part in parts.items() if part is not None}
 
 
 # ---- the columns of a source -----------------------------------------------------------------------------------------
@@ -368,7 +411,7 @@ def _conversion(
 
 def _as_read(one: OpenedSource, own: DataField, target_type: DataType | None) -> DataField:
     """Return a column as it is read: json in the shape of the table's column, other texts as texts."""
-    if own.name in one.untyped and target_type is not None:
+    if own.name in one.untyped - one.text and target_type is not None:
         return replace(own, type=target_type)  # nulls become values of any type
     if own.name not in one.text or target_type is None:
         return own
@@ -389,15 +432,21 @@ def _check_nested_fields(name: str, own: DataType, target: DataType, table: str)
         )
 
 
-def _report(one: OpenedSource, mapping: ColumnMapping, fields: Sequence[DataField], *, adds: bool) -> SourceReport:
+def _report(
+    one: OpenedSource,
+    mapping: ColumnMapping,
+    fields: Sequence[DataField],
+    inside: Mapping[str, DataType],
+    *,
+    adds: bool,
+) -> SourceReport:
     source = one.source
     known = {f.name: f.type for f in fields}
     own = {f.name: f.type for f in one.fields}
     changes = [_with_type(change, known) for change in mapping.changes]
-    for name, to in mapping.pairs if adds else ():
-        part = new_parts(own[name], known[to]) if to in known else None
-        inside = () if part is None else fields_of_parts(to, part, known[to])
-        changes += [ColumnChange(ADDED, path, f"new field of the column, {dtype}") for path, dtype in inside]
+    for to, part in inside.items():
+        new = fields_of_parts(to, part, known[to])
+        changes += [ColumnChange(ADDED, path, f"new field of the column, {dtype}") for path, dtype in new]
     for name, to in mapping.pairs:
         if name in one.text | one.untyped or not isinstance(known.get(to), AtomicType):
             continue

@@ -142,3 +142,50 @@ def test_arguments_are_checked_before_the_data_is_taken(
     batches = pa.RecordBatchReader.from_batches(pa.schema({"id": pa.int32()}), map(pytest.fail, ["the data was taken"]))
     with pytest.raises(lw.InvalidInputError, match=said):
         lw.write_table(batches, table, **arguments)
+
+
+def _nested(**more: object) -> pa.Table:
+    user = {"name": "a", **more}
+    entries = pa.map_(pa.string(), pa.struct([(name, pa.scalar(value).type) for name, value in user.items()]))
+    columns = {"user": [user], "parts": [[user]], "named": pa.array([[("k", user)]], entries), "deep": [{"in": [user]}]}
+    return pa.table({"id": [len(more)], **columns})
+
+
+def test_a_merge_adds_and_widens_fields_inside_columns(tmp_path: Path) -> None:
+    made = lw.create_table_from(_nested(), "d.t", catalog=tmp_path)
+    lw.write_table(_nested(n=pa.scalar(5, pa.int32()).as_py(), email="e"), made, schema_mode="merge")
+    rows = lw.read_table(made.refreshed()).sort_by("id").to_pylist()
+    for row, user in zip(
+        rows, ({"name": "a", "n": None, "email": None}, {"name": "a", "n": 5, "email": "e"}), strict=True
+    ):
+        assert (row["user"], row["parts"], row["named"], row["deep"]) == (user, [user], [("k", user)], {"in": [user]})
+
+    small = pa.struct([("n", pa.int32())])
+    made = lw.create_table_from(pa.table({"v": pa.array([{"n": 1}], small)}), "d.small", catalog=tmp_path)
+    with pytest.raises(lw.InvalidInputError, match=r"ALTER TABLE d\.small ALTER COLUMN v\.n TYPE BIGINT"):
+        lw.write_table(pa.table({"v": [{"n": 1 << 40}]}), made)
+    lw.write_table(pa.table({"v": [{"n": 1 << 40}]}), made, schema_mode="merge")
+    assert str(made.refreshed().fields[0].type) == "ROW<`n` BIGINT>"
+
+
+@pytest.mark.parametrize(
+    ("column", "path"),
+    [
+        ("user", "user.email"),
+        ("parts", "parts.element.email"),
+        ("named", "named.value.email"),
+        ("deep", "deep.in.element.email"),
+    ],
+)
+def test_an_unknown_field_inside_a_column_is_an_error_whose_statement_adds_it(
+    tmp_path: Path, column: str, path: str
+) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    made = lw.create_table_from(_nested(), "d.t", catalog=catalog)
+    with pytest.raises(lw.InvalidInputError) as caught:
+        lw.write_table(_nested(email="e").select([column]), made)
+    assert caught.value.field == path
+    statement = str(caught.value).partition(" or ")[2].partition(", or ")[0]
+    assert statement == f"ALTER TABLE d.t ADD COLUMN {path} STRING"
+    lw.SQLContext(catalog).sql(statement)
+    lw.write_table(_nested(email="e").select([column]), made.refreshed())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -41,6 +42,24 @@ class Embedded:
         builder = table.new_read_builder()
         splits = builder.new_scan().plan().splits()
         return lambda: builder.new_read().to_arrow(splits)
+
+    def counts(self, table: lw.FileStoreTable, where: str | None) -> Mapping[str, int]:
+        frame, relation = lw.scan_polars(table), lw.duckdb_relation(table)
+        if where is not None:
+            frame, relation = frame.filter(pl.sql_expr(where)), relation.filter(where)
+        builder = table.new_read_builder().with_projection([])
+        builder = builder if where is None else builder.with_filter(where)
+        indices = frame.with_row_index().select("index")
+        return {
+            "Arrow": lw.read_table(table, columns=[], filter=where).num_rows,
+            "Arrow stream": sum(batch.num_rows for batch in builder.new_read().to_arrow_batch_reader()),
+            "polars": frame.select(pl.len()).collect().item(),
+            "polars, row numbers": indices.collect().height,
+            "polars, streaming": indices.collect(engine="streaming").height,
+            "polars, a constant": frame.with_columns(one=pl.lit(1)).select("one").collect().height,
+            "DuckDB": relation.aggregate("count(*)").fetchall()[0][0],
+            "DuckDB, a constant": len(relation.project("1 AS one").fetchall()),
+        }
 
     def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
         return table.delete(where)

@@ -25,8 +25,9 @@ from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.evolution import apply_changes
+from lakewright.spec.schema.merging import missing_changes
 from lakewright.spec.schema.table_schema import TableSchema
-from lakewright.spec.types import WIDENED_BY_KIND, AtomicType, DataField, DataType
+from lakewright.spec.types import DataField
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.update.merge.upsert import check_same_columns, needs_lookup, upsert
@@ -296,10 +297,11 @@ def check_partitions(table: FileStoreTable, mode: str, partitions: Mapping[str, 
 def merged_table(table: FileStoreTable, schema: pa.Schema, *, stored: bool = True) -> FileStoreTable:
     """Add the columns and widen the types that the data needs, and return the table with its new schema.
 
-    Columns that somebody else adds or widens at the same time are not changed again. Without `stored` nothing changes:
-    the table that is returned is as it would be.
+    The same holds for the fields inside columns. What another writer adds or widens concurrently is not changed again.
+    Without `stored` nothing changes: the table that is returned is as it would be.
     """
-    given = from_arrow_schema(schema)
+    known = set(table.field_names)
+    given = from_arrow_schema(pa.schema([f for f in schema if not (f.name in known and pa.types.is_null(f.type))]))
 
     def lacking(newest: TableSchema) -> list[SchemaChange]:
         return _missing_changes(newest, given, table.name)
@@ -316,28 +318,10 @@ def merged_table(table: FileStoreTable, schema: pa.Schema, *, stored: bool = Tru
 
 
 def _missing_changes(schema: TableSchema, given: Sequence[DataField], table: str) -> list[SchemaChange]:
-    """Return the schema changes that a table needs to hold data with some columns: new columns and wider types."""
+    """Return the schema changes that a table needs to hold data with some columns; row kinds are not stored."""
     known = {field.name: field for field in schema.fields}
     kinds = kind_column([field.name for field in given], known, table=table) if schema.primary_keys else None
-    changes = []
-    for field in given:
-        if field.name == kinds:
-            continue
-        if field.name not in known:
-            changes.append(SchemaChange.add_column(field.name, field.type))
-        elif _is_wider(field.type, known[field.name].type):
-            changes.append(SchemaChange.update_column_type(field.name, field.type, keep_nullability=True))
-    return changes
-
-
-def _is_wider(new: DataType, old: DataType) -> bool:
-    """Say whether a type holds every value of another, and more."""
-    if not isinstance(new, AtomicType) or not isinstance(old, AtomicType):
-        return False
-    if new.root != old.root:
-        return any(old.root in order and new.root in order[order.index(old.root) + 1 :] for order in WIDENED_BY_KIND)
-    sizes = [(t.length, t.precision - t.scale, t.scale) for t in (old, new)]
-    return sizes[0] != sizes[1] and all(small <= large for small, large in zip(*sizes, strict=True))
+    return list(missing_changes(known, [field for field in given if field.name != kinds]))
 
 
 def _reporter(progress: bool | ProgressCallback | None, clock: Callable[[], float]) -> Callable[[int, int], None]:  # noqa: FBT001

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -247,3 +248,17 @@ def test_databases_and_tables_come_in_pages(catalog: lw.FileSystemCatalog) -> No
     assert catalog.list_tables_paged("a1", 1, "a1").elements == ["a2"]
     with pytest.raises(lw.DatabaseNotExistException):
         catalog.list_tables_paged("no")
+
+
+def test_a_file_is_not_a_warehouse(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "file")})
+    for call in (catalog.list_databases, lambda: catalog.create_database("d"), lambda: catalog.get_table("d.t")):
+        with pytest.raises(lw.InvalidInputError, match=r"/file is not a directory .*'warehouse'"):
+            call()
+
+
+@pytest.mark.parametrize("call", [lw.read_table, lambda name: lw.write_table({"a": [1]}, name)], ids=["read", "write"])
+def test_a_name_in_place_of_a_path_is_noticed(call: Callable[[str], object]) -> None:
+    with pytest.raises(lw.NotFoundError, match=r"'d\.a' is taken for a path: give catalog\.get_table\('d\.a'\)"):
+        call("d.a")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -150,3 +152,47 @@ def test_maps_of_polars_with_texts_and_nulls_are_written(
     for number, rows in enumerate((frame, frame.slice(1))):
         made = lw.create_table_from(rows, f"d.t{number}", catalog=tmp_path)
         assert lw.read_table(made)["v"].to_pylist() == values[number:]
+
+
+_UUID = uuid.UUID(int=5)
+_WIDENED: dict[str, tuple[lw.ArrowData, str, object]] = {
+    "unsigned": (pa.table({"a": pa.array([2**32 - 1], pa.uint32())}), "BIGINT", 2**32 - 1),
+    "unsigned of 64 bits": (pl.DataFrame({"a": pl.Series([2**64 - 1], dtype=pl.UInt64)}), "DECIMAL(20, 0)", 2**64 - 1),
+    "half floats": (pd.DataFrame({"a": np.array([1.5], "float16")}), "FLOAT", 1.5),
+    "large binary": (pa.table({"a": pa.array([b"x"], pa.large_binary())}), "BYTES", b"x"),
+    "uuids": (pa.table({"a": pa.array([_UUID.bytes], pa.uuid())}), "BINARY(16)", _UUID.bytes),
+    "large integers in pandas": (pd.DataFrame({"a": [-(2**70)], "b": "x"}), "DECIMAL(38, 0)", -(2**70)),
+    "large integers in a dict": ({"a": [2**70]}, "DECIMAL(38, 0)", 2**70),
+    "large integers in rows": ([{"a": 2**70}], "DECIMAL(38, 0)", 2**70),
+    "large integers in polars": (pl.DataFrame({"a": [2**70]}, schema={"a": pl.Int128}), "DECIMAL(38, 0)", 2**70),
+}
+
+
+@pytest.mark.parametrize("name", _WIDENED)
+def test_types_that_the_format_lacks_are_widened_without_loss(tmp_path: Path, name: str) -> None:
+    data, dtype, value = _WIDENED[name]
+    made = lw.create_table_from(data, "d.t", catalog=tmp_path)
+    assert str(made.fields[0].type) == dtype
+    assert lw.read_table(made)["a"].to_pylist() == [value]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"a": [2**200]},
+        {"a": [2**70, "text"]},
+        pd.DataFrame({"a": [2**200]}),
+        pl.DataFrame({"a": [2**126 + 2**125 + 2**124]}, schema={"a": pl.Int128}),
+    ],
+    ids=["digits", "mixed", "pandas", "polars"],
+)
+def test_integers_that_no_decimal_holds_are_refused_by_column(tmp_path: Path, data: lw.ArrowData) -> None:
+    with pytest.raises(lw.InvalidInputError, match=r"'a'.*(text|String)"):
+        lw.create_table_from(data, "d.t", catalog=tmp_path)
+    assert not (tmp_path / "d.db").exists()
+
+
+def test_a_merge_of_columns_leaves_a_column_of_nulls_as_it_is(tmp_path: Path) -> None:
+    made = lw.create_table_from({"id": [1], "name": ["a"]}, "d.t", catalog=tmp_path)
+    lw.write_table(pd.DataFrame({"id": [2], "name": [None]}), made, schema_mode="merge")
+    assert lw.read_table(made)["name"].to_pylist() == ["a", None]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
+from lakewright.commit.table_commit import BatchTableCommit
 from lakewright.ingestion.columns import ColumnChange, ColumnRequest, map_columns
+from lakewright.ingestion.rows import BadRowSink
 from lakewright.ingestion.sources import find_sources
 from support.ingest_cases import FIELDS, WRONG, IngestCases, Load, MessyIngestCases, check_wrong_records, write_file
 
@@ -140,3 +144,69 @@ def test_what_is_no_source_is_refused() -> None:
 def test_unknown_formats_are_refused() -> None:
     with pytest.raises(lw.InvalidInputError, match="the format 'xml' is none of"):
         find_sources("x", format="xml")
+
+
+def test_columns_that_no_table_can_have_are_named_together_and_can_be_left_out(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
+    rows = pa.table({"id": [1], "took": pa.array([1], pa.duration("s")), "v": pa.array([[1]], pa.list_(pa.int32(), 1))})
+    pq.write_table(rows, tmp_path / "a.parquet")
+    with pytest.raises(lw.InvalidInputError, match=r"a\.parquet.*'took'.*'v'.*--columns"):
+        lw.ingest(tmp_path / "a.parquet", "d.t", catalog=catalog, create=True)
+    lw.ingest(tmp_path / "a.parquet", "d.t", catalog=catalog, create=True, columns=["id"])
+    assert lw.read_table(catalog.get_table("d.t")).to_pylist() == [{"id": 1}]
+
+
+def _bad_files(directory: Path) -> list[str]:
+    return sorted(path.suffix for path in directory.iterdir())
+
+
+def _job(directory: Path) -> dict[str, Any]:
+    lw.create_table_from({"id": [0], "n": [0]}, "d.t", catalog=directory / "w")
+    return {"catalog": {"warehouse": str(directory / "w")}, "bad_rows": str(directory / "bad"), "job_id": "j"}
+
+
+def _kill(*_arguments: object, **_more: object) -> None:
+    raise SystemExit
+
+
+def test_bad_rows_are_written_once_by_a_job_that_was_killed_before_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_file(tmp_path / "a.csv", "id,n\n1,2\nbroken\n")
+    job: dict[str, Any] = {
+        "catalog": {"warehouse": str(tmp_path / "w")},
+        "bad_rows": str(tmp_path / "bad"),
+        "job_id": "j",
+    }
+    lw.create_table_from({"id": [0], "n": [0]}, "d.t", catalog=tmp_path / "w")
+    with monkeypatch.context() as killed:
+        killed.setattr(BatchTableCommit, "commit", _kill)
+        killed.setattr(BadRowSink, "discard", lambda _sink: None)  # a process that is killed cleans nothing up
+        with pytest.raises(SystemExit):
+            lw.ingest(path, "d.t", **job)
+    assert _bad_files(tmp_path / "bad") == [".part"]
+    result = lw.ingest(path, "d.t", **job)
+    assert (result.replayed, result.bad_rows) == (False, 1)
+    assert _bad_files(tmp_path / "bad") == [".jsonl"]
+
+
+def test_a_replay_reports_the_bad_rows_of_the_run_that_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_file(tmp_path / "a.csv", "id,n\n1,2\nbroken\n")
+    job: dict[str, Any] = {
+        "catalog": {"warehouse": str(tmp_path / "w")},
+        "bad_rows": str(tmp_path / "bad"),
+        "job_id": "j",
+    }
+    lw.create_table_from({"id": [0], "n": [0]}, "d.t", catalog=tmp_path / "w")
+    with monkeypatch.context() as killed:
+        killed.setattr(BadRowSink, "publish", _kill)
+        with pytest.raises(SystemExit):
+            lw.ingest(path, "d.t", **job)
+    for _ in range(2):
+        result = lw.ingest(path, "d.t", **job)
+        assert (result.replayed, result.bad_rows) == (True, 1)
+        assert result.bad_rows_file is not None
+        assert "broken" in Path(result.bad_rows_file).read_text()
+        assert _bad_files(tmp_path / "bad") == [".jsonl"]

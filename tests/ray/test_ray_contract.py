@@ -47,6 +47,17 @@ class Ray:
         dataset = read_table(table)
         return lambda: arrow_of(dataset)
 
+    def counts(self, table: lw.FileStoreTable, where: str | None) -> Mapping[str, int]:
+        def ones(batch: pa.Table) -> pa.Table:
+            return pa.table({"one": pa.repeat(1, batch.num_rows)})
+
+        dataset = read_table(table, filter=where)
+        return {
+            "count": dataset.count(),
+            "no column": dataset.select_columns([]).count(),
+            "a constant": len(arrow_of(dataset.map_batches(ones, batch_format="pyarrow"))),
+        }
+
     def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
         return lwr.delete(table, where)
 

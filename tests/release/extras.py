@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,8 +46,11 @@ def polars() -> None:
 
 
 def duckdb() -> None:
-    """Read a table as a relation."""
+    """Read a table as a relation, also with instants, for which DuckDB needs another package."""
     assert lw.duckdb_relation(a_table()).filter("id > 1").aggregate("count(*)").fetchall() == [(2,)]
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    zoned = lw.create_table_from({"at": [moment]}, "d.zoned", catalog=WAREHOUSE)
+    assert lw.duckdb_relation(zoned).fetchall() == [(moment,)]
 
 
 def sql() -> None:

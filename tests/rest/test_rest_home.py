@@ -172,7 +172,7 @@ def test_files_of_a_rolled_back_snapshot_are_no_snapshots(world: World) -> None:
     lw.write_table(ROWS, world.table)
     layout = world.table.store.layout
     left = world.table.store.storage.read(layout.snapshot_file(2))
-    world.table.rollback_to(1)
+    assert world.table.rollback_to(1).snapshot_ids == (2,)
     world.table.store.storage.create(layout.snapshot_file(2), left)
     assert world.table.store.snapshots.ids() == [1]
     assert world.rows() == 1

@@ -54,6 +54,18 @@ class Spark:
     def pinned(self, table: lw.FileStoreTable) -> Callable[[], pa.Table]:
         return partial(to_arrow, lws.read_table(self.session, table))
 
+    def counts(self, table: lw.FileStoreTable, where: str | None) -> Mapping[str, int]:
+        frame = lws.read_table(self.session, table)
+        frame = frame if where is None else frame.where(where)
+        source = self.session.read.format("lakewright").load(table.table_path)
+        source = source if where is None else source.where(where)
+        return {
+            "count": frame.count(),
+            "a constant": len(frame.selectExpr("1 AS one").collect()),
+            "the data source": source.count(),
+            "a constant of the data source": len(source.selectExpr("1 AS one").collect()),
+        }
+
     def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
         return lws.delete(self.session, table, where)
 

@@ -118,6 +118,14 @@ ACCEPTED = {
     pa.large_list(pa.int32()): "ARRAY<INT>",
     pa.list_view(pa.int32()): "ARRAY<INT>",
     pa.map_(pa.string(), pa.int32()): "MAP<STRING NOT NULL, INT>",
+    pa.uint8(): "SMALLINT",
+    pa.uint16(): "INT",
+    pa.uint32(): "BIGINT",
+    pa.uint64(): "DECIMAL(20, 0)",
+    pa.float16(): "FLOAT",
+    pa.uuid(): "BINARY(16)",
+    pa.large_binary(): "BYTES",
+    pa.list_(pa.uint8()): "ARRAY<SMALLINT>",
 }
 
 
@@ -127,14 +135,12 @@ def test_arrow_types_with_a_meaning_are_taken(arrow: pa.DataType) -> None:
 
 
 REFUSED = {
-    pa.uint8(): InvalidInputError,
-    pa.float16(): InvalidInputError,
     pa.null(): InvalidInputError,
     pa.duration("s"): InvalidInputError,
     pa.month_day_nano_interval(): InvalidInputError,
     pa.dense_union([pa.field("a", pa.int32())]): InvalidInputError,
     pa.run_end_encoded(pa.int32(), pa.int64()): InvalidInputError,
-    pa.uuid(): InvalidInputError,
+    pa.bool8(): InvalidInputError,
     pa.decimal256(50, 2): InvalidInputError,
     pa.decimal128(5, -1): InvalidInputError,
     pa.struct([]): InvalidInputError,
@@ -145,9 +151,17 @@ REFUSED = {
 
 @pytest.mark.parametrize("arrow", REFUSED, ids=str)
 def test_other_arrow_types_are_refused_with_the_column(arrow: pa.DataType) -> None:
+    columns = pa.schema({"ok": pa.int32(), "outer": pa.struct([("inner", arrow)])})
     with pytest.raises(REFUSED[arrow], match=r"'outer\.inner'") as caught:
-        from_arrow_schema(pa.schema({"ok": pa.int32(), "outer": pa.struct([("inner", arrow)])}))
+        from_arrow_schema(columns, declared=pa.types.is_large_binary(arrow))
     assert caught.value.column == "outer.inner"
+
+
+def test_one_error_names_all_columns_that_are_refused() -> None:
+    columns = {"a": pa.null(), "b": pa.int32(), "c": pa.struct([("d", pa.duration("s")), ("e", pa.uint8())])}
+    with pytest.raises(InvalidInputError, match=r"'a'.*pa\.string\(\).*'c\.d'.*pa\.int64\(\)") as caught:
+        from_arrow_schema(pa.schema(columns))
+    assert caught.value.columns == ["a", "c.d"]
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ class IngestCases(_Tables):
             "place": {"zip": 7},
         }
         hidden = write_file(tmp_path / "c.jsonl", '{"id": 1, "place": {"zip": 7, "city": "x"}}\n')
-        with pytest.raises(lw.InvalidInputError, match="the field 'city' in the column 'place'"):
+        with pytest.raises(lw.InvalidInputError, match=r"the field 'place\.city'"):
             load(hidden, table)
 
     def test_several_sources_of_several_formats_are_one_commit(
@@ -261,6 +261,16 @@ class IngestCases(_Tables):
         numbers = {row["line"] for row in rows}
         assert numbers in ({3, 4, 5, 6, 7, 10}, {None})  # Spark has no lines
         assert result.to_dict()["bad_rows"] == 6
+
+    def test_a_creation_that_fails_leaves_no_table(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        path = write_file(tmp_path / "e.jsonl", '{"id": 1, "at": "2026-01-01T00:00:00Z"}\n{"id": 2, "bro\n')
+        with pytest.raises(lw.InvalidInputError, match=r"e\.jsonl"):
+            load(path, "new.t", catalog=catalog, create=True)
+        assert catalog.list_databases() == ["d"]
+        types = {"at": "TIMESTAMP(6) WITH LOCAL TIME ZONE"}
+        result = load(path, "new.t", catalog=catalog, create=True, bad_rows=str(tmp_path / "bad"), types=types)
+        assert (result.rows, result.bad_rows) == (1, 1)
+        assert types_of(catalog.get_table("new.t")) == {"id": "BIGINT", **types}
 
     def test_an_upsert_keeps_the_columns_that_the_source_lacks(
         self, load: Load, orders: lw.FileStoreTable, tmp_path: Path
@@ -459,3 +469,90 @@ class MessyIngestCases(_Tables):
         with pytest.raises(lw.InvalidInputError, match="ingest them one after the other"):
             load(sources, "d.new", catalog=catalog, mode="upsert", create=True, primary_keys=["id"])
         assert catalog.list_tables("d") == []  # refused before the table was made
+
+    def test_types_that_the_format_lacks_are_widened(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        columns = {"id": pa.array([1], pa.uint32()), "note": pa.nulls(1), "b": pa.array([b"x"], pa.large_binary())}
+        (tmp_path / "in").mkdir()
+        pq.write_table(pa.table(columns), tmp_path / "in" / "1.parquet")
+        pq.write_table(pa.table({**columns, "note": [5]}), tmp_path / "in" / "2.parquet")
+        load(str(tmp_path / "in"), "d.new", catalog=catalog, create=True)
+        table = catalog.get_table("d.new")
+        assert types_of(table) == {"id": "BIGINT", "note": "BIGINT", "b": "BYTES"}
+        load(str(tmp_path / "in" / "1.parquet"), "d.new", catalog=catalog, schema_mode="merge")
+        assert sorted(lw.read_table(table)["note"].to_pylist(), key=str) == [5, None, None]
+        load(str(tmp_path / "in" / "1.parquet"), "d.alone", catalog=catalog, create=True)
+        assert types_of(catalog.get_table("d.alone"))["note"] == "STRING"
+
+    def test_fields_inside_columns_are_added_where_the_call_asks_for_it(
+        self, load: Load, catalog: lw.Catalog, tmp_path: Path
+    ) -> None:
+        first = write_file(tmp_path / "a.jsonl", '{"id": 1, "user": {"name": "a"}, "parts": [{"n": 1}]}\n')
+        load(first, "d.new", catalog=catalog, create=True)
+        text = '{"id": 2, "user": {"name": "b", "email": "e"}, "parts": [{"n": 2, "unit": {"si": true}}]}\n'
+        more = write_file(tmp_path / "b.jsonl", text)
+        with pytest.raises(
+            lw.InvalidInputError, match=r"'user\.email'.*ALTER TABLE d\.new ADD COLUMN user\.email STRING"
+        ):
+            load(more, "d.new", catalog=catalog)
+        result = load(more, "d.new", catalog=catalog, schema_mode="merge")
+        assert [change for change in changes_of(result) if change.startswith("added")] == [
+            "added    user.email: new field of the column, STRING",
+            "added    parts.element.unit: new field of the column, ROW<`si` BOOLEAN>",
+        ]
+        assert result.plan.columns["user"] == "ROW<`name` STRING, `email` STRING>"
+        assert rows_of(catalog.get_table("d.new")) == [
+            {"id": 1, "user": {"name": "a", "email": None}, "parts": [{"n": 1, "unit": None}]},
+            {"id": 2, "user": {"name": "b", "email": "e"}, "parts": [{"n": 2, "unit": {"si": True}}]},
+        ]
+        columns = {"id": [3], "user": [{"name": "c", "age": 5}]}
+        pq.write_table(pa.table(columns), tmp_path / "c.parquet")
+        load(str(tmp_path / "c.parquet"), "d.new", catalog=catalog, schema_mode="merge")
+        assert rows_of(catalog.get_table("d.new"))[2]["user"] == {"name": "c", "email": None, "age": 5}
+
+    def test_the_report_says_which_side_is_widened(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), tmp_path / "1.parquet")
+        pq.write_table(pa.table({"id": pa.array([1], pa.int64())}), tmp_path / "2.parquet")
+        load(str(tmp_path / "1.parquet"), "d.new", catalog=catalog, create=True)
+        narrow = load(str(tmp_path / "2.parquet"), "d.new", catalog=catalog)
+        assert changes_of(narrow) == ["narrowed id: BIGINT to INT; a value that does not fit is an error"]
+        wide = load(str(tmp_path / "2.parquet"), "d.new", catalog=catalog, schema_mode="merge")
+        assert changes_of(wide) == ["widened  id: INT to BIGINT, in the table"]
+        assert dict(wide.plan.columns) == types_of(catalog.get_table("d.new")) == {"id": "BIGINT"}
+
+    def test_records_with_other_fields_decide_no_type(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        for name, bad in (("short", "only,two"), ("long", "a,b,c,d")):
+            path = write_file(tmp_path / f"{name}.csv", f"id,name,n\n1,x,2\n2,y,3\n{bad}\n")
+            result = load(path, f"d.{name}", catalog=catalog, create=True, bad_rows=str(tmp_path / "bad"))
+            assert (result.rows, result.bad_rows) == (2, 1)
+            assert types_of(catalog.get_table(f"d.{name}")) == {"id": "BIGINT", "name": "STRING", "n": "BIGINT"}
+        lines = write_file(tmp_path / "a.jsonl", '{"id": 1, "n": 2}\n{"id": "x", "n"\n')
+        load(lines, "d.lines", catalog=catalog, create=True, bad_rows=str(tmp_path / "bad"))
+        assert types_of(catalog.get_table("d.lines")) == {"id": "BIGINT", "n": "BIGINT"}
+
+    def test_new_columns_hold_the_decimals_and_times_of_all_files(
+        self, load: Load, catalog: lw.Catalog, tmp_path: Path
+    ) -> None:
+        (tmp_path / "in").mkdir()
+        for at, (dtype, unit) in enumerate(((pa.decimal128(8, 2), "ms"), (pa.decimal128(12, 4), "us"))):
+            moment = pa.array([datetime(2026, 1, 1)], pa.timestamp(unit))  # noqa: DTZ001 - without a zone
+            rows = pa.table({"id": [at], "v": pa.array([Decimal("1.25")], dtype), "at": moment})
+            pq.write_table(rows, tmp_path / "in" / f"{at}.parquet")
+        load(str(tmp_path / "in"), "d.new", catalog=catalog, create=True)
+        table = catalog.get_table("d.new")
+        assert types_of(table) == {"id": "BIGINT", "v": "DECIMAL(12, 4)", "at": "TIMESTAMP(6)"}
+        assert [row["v"] for row in rows_of(table)] == [Decimal("1.2500")] * 2
+
+    def test_a_separator_that_was_not_named_is_noticed(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        with pytest.warns(lw.LakewrightWarning, match=r"one column, 'id;name'; if ';' separates the fields"):
+            load(write_file(tmp_path / "a.csv", "id;name\n1;x\n"), "d.a", catalog=catalog, create=True)
+        path = write_file(tmp_path / "b.csv", "id\tname\n1\tx\n")
+        with pytest.raises(lw.InvalidInputError, match=r"b\.csv.*'id\\tname', with tabs.*'sep': '\\t'"):
+            load(path, "d.b", catalog=catalog, create=True)
+        load(path, "d.b", catalog=catalog, create=True, reader_options={"sep": "\\t"})
+        assert types_of(catalog.get_table("d.b")) == {"id": "BIGINT", "name": "STRING"}
+
+    def test_a_header_that_repeats_a_name_is_an_error(self, load: Load, catalog: lw.Catalog, tmp_path: Path) -> None:
+        path = write_file(tmp_path / "dup.csv", "id,id\n1,2\n")
+        with pytest.raises(lw.InvalidInputError, match=r"dup\.csv.*two columns named 'id'.*--no-header"):
+            load(path, "d.new", catalog=catalog, create=True)
+        load(path, "d.new", catalog=catalog, create=True, header=False, types={"c0": "STRING", "c1": "STRING"})

@@ -75,7 +75,9 @@ class FileSystemCatalog(Catalog):
 
     def list_databases(self) -> list[str]:
         """Return the names of the databases."""
-        names = (path.rsplit("/", 1)[-1] for path in self.storage.list_directories(self.warehouse))
+        names = [path.rsplit("/", 1)[-1] for path in self.storage.list_directories(self.warehouse)]
+        if not names and self.storage.size(self.warehouse) is not None:
+            raise self._bad_warehouse("it is a file")
         return sorted(name.removesuffix(_DB_SUFFIX) for name in names if name.endswith(_DB_SUFFIX))
 
     def create_database(
@@ -102,7 +104,10 @@ class FileSystemCatalog(Catalog):
                 "--if-not-exists)",
                 database=name,
             )
-        self.storage.make_directory(database_directory(self.warehouse, name))
+        try:
+            self.storage.make_directory(database_directory(self.warehouse, name))
+        except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+            raise self._bad_warehouse(str(error)) from error
 
     def get_database(self, name: str) -> Database:
         """Return a database, or raise DatabaseNotExistException."""
@@ -255,6 +260,14 @@ class FileSystemCatalog(Catalog):
                 "database really lies in",
                 table=name.get_full_name(),
             )
+
+    def _bad_warehouse(self, reason: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"the warehouse {self.warehouse} is not a directory that can hold databases: {reason}; give the directory "
+            "of the databases as the option 'warehouse'",
+            option="warehouse",
+            path=self.warehouse,
+        )
 
     def _require_database(self, name: str) -> None:
         check_name("database", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from lakewright.catalog.system.views import ReadableTable, RowsView, SystemReadBuilder, SystemTable
@@ -33,6 +34,8 @@ from lakewright.storage.open import open_storage
 from lakewright.storage.settings import setting_names
 from lakewright.table.table import FileStoreTable
 
+_NAME = re.compile(r"\w+\.\w+")  # of a table in a catalog
+
 
 def open_table(
     path: Path, options: Mapping[str, object] | None = None, *, credentials: Provider | None = None
@@ -56,7 +59,13 @@ def open_table(
     parts = location.rstrip("/").split("/")
     database = parts[-2].removesuffix(".db") if len(parts) > 1 and parts[-2].endswith(".db") else "default"
     branch = given.get(CoreOptions.BRANCH.key())
-    table = open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
+    try:
+        table = open_at(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
+    except TableNotExistException as error:
+        if not _NAME.fullmatch(place):
+            raise
+        hint = f"{place!r} is taken for a path: give catalog.get_table({place!r}), or the path of the table's directory"
+        raise TableNotExistException(f"{error.message}; {hint}", **error.facts) from None
     own = {key: value for key, value in given.items() if _is_of_tables(key)}
     check_catalog_options(location, {key: value for key, value in given.items() if key not in own}, setting_names())
     return table.copy(own) if own else table

@@ -15,14 +15,15 @@ from lakewright.errors import InvalidInputError
 from lakewright.spec.types import DataField
 from lakewright.write.input.kinds import kind_column
 
-RENAMED, WIDENED, FILLED, KEPT, IGNORED, ADDED = "renamed", "widened", "filled", "kept", "ignored", "added"
+RENAMED, WIDENED, NARROWED, FILLED = "renamed", "widened", "narrowed", "filled"
+KEPT, IGNORED, ADDED = "kept", "ignored", "added"
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
     """One difference between a column of the source and the column of the table that it fills."""
 
-    kind: str  # renamed, widened, filled, kept, ignored or added
+    kind: str  # renamed, widened, narrowed, filled, kept, ignored or added
     column: str  # of the table; of the source where it is ignored
     detail: str
 

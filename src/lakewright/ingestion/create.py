@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 
 import pyarrow as pa
@@ -18,14 +17,13 @@ from lakewright.catalog.factory import CatalogFactory
 from lakewright.errors import (
     CommitUnknownError,
     InvalidInputError,
-    LakewrightError,
-    NotFoundError,
     TableAlreadyExistException,
     naming,
 )
-from lakewright.ingestion.plan import Target, find_target
+from lakewright.ingestion.plan import create_table, find_target
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Path
+from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.schema.declaration import Schema
 from lakewright.table.table import FileStoreTable
 from lakewright.write.input.frames import ArrowData, batches_of, in_process, stream_of
@@ -60,22 +58,20 @@ def create_table_from(  # noqa: PLR0913 - each argument is one choice of the cal
     place = arguments.path("name", name)
     schema, batches = _columns_and_batches(data, place)
     with naming(place):
-        declared = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, options, comment)
+        declared = Schema(from_arrow_schema(schema), partition_keys, primary_keys, options, comment)
     target = find_target(place, _opened(catalog), create=True)
     if target.table is not None or target.catalog is None or target.identifier is None:
         raise TableAlreadyExistException(
             f"{target.name} exists already: write into it with write_table, or choose another name", table=target.name
         )
-    made_database = _create(target, declared)
-    table = None
+    created = create_table(target.catalog, target.identifier, declared)
     try:
-        table = target.catalog.get_table(target.identifier)
-        write_table(list(batches) if _is_whole(data) else _stream(schema, batches), table, progress=progress)
+        write_table(list(batches) if _is_whole(data) else _stream(schema, batches), created.table, progress=progress)
     except BaseException as error:
         if not isinstance(error, CommitUnknownError):
-            _take_back(target, table, made_database=made_database)
+            created.take_back()
         raise
-    return table
+    return created.table
 
 
 def _opened(catalog: Catalog | Mapping[str, object] | Path | None) -> Catalog | None:
@@ -119,38 +115,3 @@ def _is_whole(data: object) -> bool:
 def _stream(schema: pa.Schema, batches: Iterable[pa.Table | pa.RecordBatch]) -> pa.RecordBatchReader:
     parts = (part for batch in batches for part in (batch.to_batches() if isinstance(batch, pa.Table) else [batch]))
     return pa.RecordBatchReader.from_batches(schema, parts)
-
-
-def _create(target: Target, declared: Schema) -> bool:
-    """Create the table; say whether its database had to be created too."""
-    assert target.catalog is not None  # noqa: S101 - for the type checker: the caller has looked
-    assert target.identifier is not None  # noqa: S101 - as above
-    catalog, database = target.catalog, target.identifier.get_database_name()
-    made_database = False
-    try:
-        catalog.get_database(database)
-    except NotFoundError:
-        catalog.create_database(database, ignore_if_exists=True)
-        made_database = True
-    try:
-        catalog.create_table(target.identifier, declared)
-    except BaseException:
-        _drop_database(catalog, database, made=made_database)
-        raise
-    return made_database
-
-
-def _take_back(target: Target, table: FileStoreTable | None, *, made_database: bool) -> None:
-    """Drop the new table, unless somebody else has written into it meanwhile."""
-    if target.catalog is None or target.identifier is None:
-        return
-    with suppress(LakewrightError, OSError):
-        if table is None or table.snapshot() is None:
-            target.catalog.drop_table(target.identifier, ignore_if_not_exists=True)
-            _drop_database(target.catalog, target.identifier.get_database_name(), made=made_database)
-
-
-def _drop_database(catalog: Catalog, database: str, *, made: bool) -> None:
-    if made:
-        with suppress(LakewrightError, OSError):  # it stays if others have put tables into it
-            catalog.drop_database(database)

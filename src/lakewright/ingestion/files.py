@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from lakewright.errors import InvalidInputError
+from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.ingestion.rows import BadRecord
 from lakewright.ingestion.sources import ARROW, LocalFile, Source, part_of
 from lakewright.ingestion.text import guess
@@ -109,6 +109,7 @@ def parts_of(source: Source, text_format: TextFormat) -> list[tuple[Source, tupl
         key: object = header if source.format == "csv" else arrow_schema(file.path, source.format)
         if source.format == "csv" and not header:
             continue  # an empty file has no rows either
+        check_header(header, file.path, text_format)
         groups.setdefault(key, []).append(file)
         names[key] = header
     if not groups:
@@ -151,8 +152,31 @@ def _not_encoded(path: str, text_format: TextFormat, error: Exception) -> Invali
     )
 
 
-def header_warnings(names: Sequence[str]) -> tuple[str, ...]:
-    """Return warnings about a header that looks like data, or that has a column without a name."""
+def check_header(names: Sequence[str], path: str, text_format: TextFormat) -> None:
+    """Raise InvalidInputError for a header with two columns of one name, or with tabs in its only name."""
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise InvalidInputError(
+            f"{path}: the header has two columns named {twice!r}; rename one in the file, or load it without its "
+            "header line (header=False, --no-header)",
+            source=path,
+            column=twice,
+        )
+    if text_format.header and len(names) == 1 and "\t" in names[0]:
+        raise InvalidInputError(
+            f"{path}: the header has one column, {names[0]!r}, with tabs in its name; if tabs separate the fields, "
+            "name them as the separator (reader_options={'sep': '\\t'}, --source-option 'sep=\\t')",
+            source=path,
+            column=names[0],
+        )
+
+
+def header_warnings(names: Sequence[str], options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return warnings about a header that looks like data, or that has a column without a name, or a single column."""
+    sep = next((sign for sign in ";|" if len(names) == 1 and sign in names[0]), None)
+    if sep is not None and not {"sep", "delimiter"} & set(options):
+        remedy = f"name it as the separator (reader_options={{'sep': {sep!r}}}, --source-option 'sep={sep}')"
+        return (f"the header has one column, {names[0]!r}; if {sep!r} separates the fields, {remedy}",)
     values = [name for name in names if guess(pa.array([name.strip()])).type.root not in {"VARCHAR", "BOOLEAN"}]
     empty = [name for i, name in enumerate(names) if name == f"_c{i}"]
     if values:
@@ -194,6 +218,35 @@ def _ipc_reader(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatc
     is_file = file.read(len(_IPC_MARK)) == _IPC_MARK
     file.seek(0)
     return pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+
+
+def file_columns(
+    schema: pa.Schema, source: str, chosen: Collection[str] | None
+) -> tuple[tuple[DataField, ...], frozenset[str]]:
+    """Return the columns of a file as nullable columns of a table, and which of them have nulls and no type.
+
+    Those are STRING, as in a csv file without values. Columns that are not `chosen` are left out if no table can have
+    them; an error names all others.
+    """
+    untyped = {f.name for f in schema if pa.types.is_null(f.type)}
+    kept = [
+        f.with_type(pa.string()) if f.name in untyped else f
+        for f in schema
+        if chosen is None or f.name in chosen or _has_column_type(f)
+    ]
+    try:
+        return nullable_fields(pa.schema(kept)), frozenset(untyped)
+    except (InvalidInputError, UnsupportedError) as error:
+        remedy = "; or leave such columns out: name the others (columns, --columns)"
+        raise type(error)(f"{source}: {error.message}{remedy}", **{**error.facts, "source": source}) from None
+
+
+def _has_column_type(one: pa.Field) -> bool:
+    try:
+        from_arrow_schema(pa.schema([one]))
+    except (InvalidInputError, UnsupportedError):
+        return False
+    return True
 
 
 def nullable_fields(schema: pa.Schema) -> tuple[DataField, ...]:

@@ -116,12 +116,15 @@ class LocalEngine:
             if source.format == "csv":
                 fields = (*(DataField(0, name, STRING) for name in names), *directories)
                 text = frozenset(f.name for f in fields)
-                warnings = files.header_warnings(names) if call.header else ()
+                warnings = files.header_warnings(names, options) if call.header else ()
                 out.append(LocalSource(part, fields, text_format, parse_settings, text, warnings))
                 continue
             schema = files.arrow_schema(part.local[0].path, part.format)
-            fields = (*(f for f in files.nullable_fields(schema) if f.name not in part.partition_columns), *directories)
-            out.append(LocalSource(part, fields, text_format, parse_settings, frozenset(part.partition_columns)))
+            chosen = call.column_request.chosen
+            typed, untyped = files.file_columns(schema, part.name, chosen)
+            fields = (*(f for f in typed if f.name not in part.partition_columns), *directories)
+            text = frozenset(part.partition_columns)
+            out.append(LocalSource(part, fields, text_format, parse_settings, text, untyped=untyped))
         return out
 
     def describe_write(self, _target: Target, _parts: Sequence[tuple[OpenedSource, Conversion]], _call: Call) -> str:
@@ -191,6 +194,7 @@ class LocalSource:
     parse_settings: ParseSettings
     text: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
+    untyped: frozenset[str] = frozenset()
 
     def guess_types(self, names: Collection[str]) -> Mapping[str, DataType]:
         """Return the types of some columns; csv files are read for this."""

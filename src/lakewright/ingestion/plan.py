@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
@@ -15,7 +16,13 @@ from lakewright.catalog.factory import CatalogFactory
 from lakewright.catalog.open import open_table
 from lakewright.commit.table_commit import WriteResult
 from lakewright.display.notebook import InNotebook
-from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError
+from lakewright.errors import (
+    InvalidInputError,
+    LakewrightError,
+    LakewrightWarning,
+    NotFoundError,
+    TableAlreadyExistException,
+)
 from lakewright.ingestion.columns import ColumnChange, ColumnRequest
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
@@ -273,15 +280,59 @@ class Target:
     def _no_catalog(self) -> InvalidInputError:
         return InvalidInputError(f"{self.name} cannot be made without a catalog", table=self.name)
 
-    def create_if_missing(self) -> FileStoreTable:
-        """Create the table, and its database, unless they exist; return the table."""
+    def create_if_missing(self) -> Created:
+        """Create the table, and its database, unless they exist."""
         if self.table is not None:
-            return self.table
+            return Created(self.table)
         if self.catalog is None or self.identifier is None or self.declared is None:
             raise self._no_catalog()
-        self.catalog.create_database(self.identifier.get_database_name(), ignore_if_exists=True)
-        self.catalog.create_table(self.identifier, self.declared, ignore_if_exists=True)
-        return self.catalog.get_table(self.identifier)
+        with suppress(TableAlreadyExistException):  # another call creates it at the same time
+            return create_table(self.catalog, self.identifier, self.declared)
+        return Created(self.catalog.get_table(self.identifier))
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A table to write into, and what was created for it."""
+
+    table: FileStoreTable
+    catalog: Catalog | None = None  # where the table was created; None: it existed
+    identifier: Identifier | None = None
+    with_database: bool = False
+
+    def take_back(self) -> None:
+        """Drop what was created, unless another writer has committed to it meanwhile."""
+        if self.catalog is None or self.identifier is None:
+            return
+        with suppress(LakewrightError, OSError):
+            if self.table.snapshot() is None:
+                self.catalog.drop_table(self.identifier, ignore_if_not_exists=True)
+                _drop_database(self.catalog, self.identifier, made=self.with_database)
+
+
+def create_table(catalog: Catalog, identifier: Identifier, declared: Schema) -> Created:
+    """Create a table, and its database if that does not exist; TableAlreadyExistException if the table does."""
+    database = identifier.get_database_name()
+    made = False
+    try:
+        catalog.get_database(database)
+    except NotFoundError:
+        catalog.create_database(database, ignore_if_exists=True)
+        made = True
+    try:
+        catalog.create_table(identifier, declared)
+        return Created(catalog.get_table(identifier), catalog, identifier, made)
+    except TableAlreadyExistException:
+        raise
+    except BaseException:
+        _drop_database(catalog, identifier, made=made)
+        raise
+
+
+def _drop_database(catalog: Catalog, identifier: Identifier, *, made: bool) -> None:
+    if made:
+        with suppress(LakewrightError, OSError):  # it stays if others have put tables into it
+            catalog.drop_database(identifier.get_database_name())
 
 
 def find_target(table: FileStoreTable | Path, catalog: Catalog | None, *, create: bool) -> Target:

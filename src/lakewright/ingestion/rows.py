@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ from lakewright.ingestion.text import ParseSettings, has_wrong_shape, parse
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.types import DataField
 from lakewright.spec.values import cast_text, to_array
-from lakewright.write.input.convert import Misfit, Mismatch, check, convert, is_constrained
+from lakewright.write.input.align import unknown_field
+from lakewright.write.input.convert import Misfit, Mismatch, UnknownField, check, convert, is_constrained
 
 _SHOWN_CHARACTERS = 200
 
@@ -98,6 +100,9 @@ class Conversion:
                 check(values, field_.type)
         except (Misfit, pa.ArrowInvalid) as error:
             raise _ColumnRefused(name, target, str(error)) from None
+        except UnknownField as error:
+            error.path = (target, *error.path)
+            raise unknown_field(self.table, field_, error) from None
         except (Mismatch, pa.ArrowNotImplementedError) as error:
             raise InvalidInputError(
                 f"table {self.table}: the column {target!r} is {field_.type}, and {self.source} cannot fill it: "
@@ -181,13 +186,24 @@ def _shown(record: object) -> str:
 
 
 class BadRowSink:
-    """Where bad records go: to a file of JSON lines in a directory, or without one to an error for the first."""
+    """Where bad records go: to a file of JSON lines in a directory, or without one to an error for the first.
 
-    def __init__(self, directory: str | None, *, remedy: str = "") -> None:
-        self._directory = directory
+    The file has a name that ends with `.part` until the other rows are committed, so that a run that was killed before
+    leaves no file which a later run writes again. A run with a job id gives the file a name that follows from the id:
+    a later run finds it, also if the first one was killed between its commit and the renaming.
+    """
+
+    def __init__(self, directory: str | None, *, remedy: str = "", job: tuple[str, str] | None = None) -> None:
+        """Collect records in a directory; `job` is the table and the id of a job that commits once."""
+        self._directory = None if directory is None else Path(directory)
         self.remedy = remedy
         self.count = 0
         self.file: str | None = None
+        run = str(uuid.uuid4())
+        self._stem = (
+            f"bad-rows-{run}" if job is None else f"bad-rows-{sha256(json.dumps(job).encode()).hexdigest()[:32]}"
+        )
+        self._part = f"{self._stem}.{run}.part"
 
     @property
     def raises(self) -> bool:
@@ -203,13 +219,30 @@ class BadRowSink:
             facts = {"source": first.file, "line": first.line, "column": first.column, "value": first.value}
             raise InvalidInputError(f"{first}{self.remedy}", **facts)
         self.count += len(records)
-        directory = Path(self._directory)
-        directory.mkdir(parents=True, exist_ok=True)
-        self.file = self.file or str(directory / f"bad-rows-{uuid.uuid4()}.jsonl")
-        with Path(self.file).open("a", encoding="utf-8") as out:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with (self._directory / self._part).open("a", encoding="utf-8") as out:
             out.writelines(json.dumps(asdict(record), default=str, ensure_ascii=False) + "\n" for record in records)
 
-    def remove_file(self) -> None:
-        """Remove the file of bad records."""
-        if self.file is not None:
-            Path(self.file).unlink(missing_ok=True)
+    def discard(self) -> None:
+        """Remove the records of this run: nothing was committed."""
+        if self._directory is not None:
+            (self._directory / self._part).unlink(missing_ok=True)
+
+    def publish(self, *, replayed: bool) -> None:
+        """Give the file its name: the rows are committed, by this run or (`replayed`) by an earlier one of the job."""
+        if self._directory is None:
+            return
+        final = self._directory / f"{self._stem}.jsonl"
+        parts = sorted(self._directory.glob(f"{self._stem}.*.part"), key=lambda path: path.stat().st_mtime_ns)
+        own = self._directory / self._part
+        if replayed:  # the newest of the earlier runs is the one that committed
+            own.unlink(missing_ok=True)
+            parts = [path for path in parts if path != own]
+        chosen = parts[-1:] if replayed and not final.exists() else [path for path in parts if path == own]
+        for path in chosen:
+            path.replace(final)
+        for path in parts:
+            path.unlink(missing_ok=True)
+        self.file = str(final) if chosen or (replayed and final.exists()) else None
+        if replayed:
+            self.count = 0 if self.file is None else final.read_bytes().count(b"\n")

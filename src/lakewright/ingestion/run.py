@@ -22,9 +22,10 @@ from lakewright.catalog.factory import CatalogFactory
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.job import RunTasks
 from lakewright.distributed.write import committed_job
-from lakewright.errors import InvalidInputError, naming
+from lakewright.errors import CommitUnknownError, InvalidInputError, naming
 from lakewright.ingestion.columns import (
     ADDED,
+    NARROWED,
     WIDENED,
     ColumnChange,
     ColumnMapping,
@@ -47,22 +48,23 @@ from lakewright.ingestion.sources import Source, find_sources
 from lakewright.ingestion.text import STRING, ParseSettings, as_text, common_type
 from lakewright.spec.arrow import to_arrow_field
 from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema.merging import fields_of_parts, is_wider, new_parts
 from lakewright.spec.schema.supported import check_supported_for_write
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.types import (
+    PRECISION_MAX,
+    TIMESTAMP_ROOTS,
     WIDENED_BY_KIND,
-    ArrayType,
     AtomicType,
     DataField,
     DataType,
-    MapType,
-    RowType,
     numbered_fields,
     parse_type,
     with_nullable,
 )
 from lakewright.spec.values import cast_text
 from lakewright.table.table import FileStoreTable
+from lakewright.write.input.align import add_field_remedy
 
 
 class OpenedSource(Protocol):
@@ -79,6 +81,10 @@ class OpenedSource(Protocol):
     @property
     def text(self) -> frozenset[str]:
         """The columns whose values are texts that must be parsed."""
+
+    @property
+    def untyped(self) -> frozenset[str]:
+        """The columns whose values are all null in files that give them no type; their field is STRING."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -136,7 +142,9 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     if call.job_id is not None and target.table is not None:
         earlier = committed_job(target.table.store, call.job_id, run=engine.compactions)
         if earlier is not None:
-            return IngestResult(_plan(target, (), call), earlier, time.monotonic() - started)
+            bad = _bad_rows(target, call)
+            bad.publish(replayed=True)
+            return IngestResult(_plan(target, (), call), earlier, time.monotonic() - started, bad.count, bad.file)
     sources = find()
     opened = [one for source in sources for one in engine.open(source, call)]
     opened = _without_headers(opened, target, call)
@@ -152,24 +160,42 @@ def run(engine: Engine, target: Target, call: Call, find: Callable[[], Sequence[
     fields = (*target.table_schema.fields, *added)
     mapped = list(zip(opened, mappings, strict=True))
     parts = [(one, _conversion(one, mapping, fields, target, call)) for one, mapping in mapped]
-    reports = [_report(one, mapping, fields) for one, mapping in mapped]
-    plan = _plan(target, tuple(reports), call, added)
+    adds = call.column_request.add_extra
+    inside = [_new_parts(one, mapping, target.table_schema.fields) if adds else {} for one, mapping in mapped]
+    reports = [
+        _report(one, mapping, fields, new, adds=adds) for (one, mapping), new in zip(mapped, inside, strict=True)
+    ]
+    evolved = (
+        target
+        if target.table is None
+        else replace(target, table=_evolved(target.table, parts, inside, call, stored=False))
+    )
+    plan = _plan(target, tuple(reports), call, evolved.table_schema.fields if adds else fields)
     if call.dry_run:
         plan = replace(plan, way=engine.describe_write(target, parts, call))
     call.report(plan)
     if call.dry_run:
         return IngestResult(plan, None, time.monotonic() - started)
-    table = _create_or_evolve(target, parts, call)
-    # Evolving the table may have widened the types of its columns.
-    parts = [(one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts]
-    remedy = "" if call.bad_rows else "; correct it, or set bad rows aside (bad_rows, --bad-rows)"
-    bad = BadRowSink(call.bad_rows, remedy=remedy)
+    created = target.create_if_missing()
+    bad = _bad_rows(target, call)
     try:
+        table = _evolved(created.table, parts, inside, call, stored=True)
+        # Evolving the table may have widened the types of its columns.
+        parts = [(one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts]
         written = engine.write(table, parts, call, bad)
-    except BaseException:
-        bad.remove_file()  # nothing was committed
+    except CommitUnknownError:  # the table may hold the rows, so the bad ones are kept for a run that finds out
         raise
+    except BaseException:
+        bad.discard()
+        created.take_back()
+        raise
+    bad.publish(replayed=written.result.replayed)
     return IngestResult(plan, written.result, time.monotonic() - started, bad.count, bad.file, written.duplicates)
+
+
+def _bad_rows(target: Target, call: Call) -> BadRowSink:
+    remedy = "" if call.bad_rows else "; correct it, or set bad rows aside (bad_rows, --bad-rows)"
+    return BadRowSink(call.bad_rows, remedy=remedy, job=None if call.job_id is None else (target.name, call.job_id))
 
 
 def new_fields(engine: Engine, sources: Sequence[Source], call: Call) -> tuple[DataField, ...]:
@@ -216,10 +242,11 @@ def _fields_of_new_table(opened: Sequence[OpenedSource], call: Call) -> list[Dat
     """Return the columns of a new table: those of all sources, with the types that were given or guessed."""
     request = call.column_request
     types: dict[str, DataType] = {}
+    untyped: set[str] = set()
     for one in opened:
         chosen = [f.name for f in one.fields if request.chosen is None or f.name in request.chosen]
         targets = {name: _known_spelling(request.renames.get(name, name), types) for name in chosen}
-        _add_types(types, one, targets, call.types)
+        _add_types(types, one, targets, call.types, untyped)
     for name in request.constants:
         types.setdefault(name, parse_type(call.types[name]) if name in call.types else STRING)
     unknown = [name for name in call.types if name not in types]
@@ -237,17 +264,24 @@ def _known_spelling(name: str, known: Collection[str]) -> str:
 
 
 def _add_types(
-    types: dict[str, DataType], one: OpenedSource, targets: Mapping[str, str], given: Mapping[str, str]
+    types: dict[str, DataType],
+    one: OpenedSource,
+    targets: Mapping[str, str],
+    given: Mapping[str, str],
+    untyped: set[str],
 ) -> None:
-    """Add the types of a source's columns, by their names in the table."""
+    """Add the types of a source's columns, by their names in the table; `untyped` are those without a type so far."""
     guessed = one.guess_types([name for name, target in targets.items() if target not in given])
     for name, target in targets.items():
         if target in given:
             types[target] = parse_type(given[target])
-        elif target in types:
+        elif name in one.untyped and target in types:
+            continue
+        elif target in types and target not in untyped:
             types[target] = _common(types[target], guessed[name], target, one, text=name in one.text)
         else:
             types[target] = guessed[name]
+        (untyped.add if name in one.untyped else untyped.discard)(target)
 
 
 def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *, text: bool) -> DataType:
@@ -258,6 +292,9 @@ def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *,
         for order in WIDENED_BY_KIND:
             if known.root in order and other.root in order:
                 return max(known, other, key=lambda dtype: order.index(dtype.root))
+        wide = _common_size(known, other)
+        if wide is not None:
+            return wide
         if text:
             return common_type([known, other])
     raise InvalidInputError(
@@ -267,28 +304,67 @@ def _common(known: DataType, other: DataType, column: str, one: OpenedSource, *,
     )
 
 
+def _common_size(one: AtomicType, other: AtomicType) -> AtomicType | None:
+    """Return the type that holds the values of two decimals, or of two times of different precision; None: it has none.
+
+    A time beyond the range of the finer type is an error when it is written.
+    """
+    if one.root != other.root:
+        return None
+    if one.root == "DECIMAL":
+        scale = max(one.scale, other.scale)
+        precision = scale + max(one.precision - one.scale, other.precision - other.scale)
+        return AtomicType(f"DECIMAL({precision}, {scale})") if precision <= PRECISION_MAX else None
+    return max(one, other, key=lambda dtype: dtype.precision) if one.root in TIMESTAMP_ROOTS else None
+
+
 def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], call: Call) -> list[DataField]:
     """Return the columns that are added to the table, with their types."""
     types: dict[str, DataType] = {}
+    untyped: set[str] = set()
     for one, mapping in zip(opened, mappings, strict=True):
         new = {change.column for change in mapping.changes if change.kind == ADDED}
-        _add_types(types, one, {name: target for name, target in mapping.pairs if target in new}, call.types)
+        _add_types(types, one, {name: target for name, target in mapping.pairs if target in new}, call.types, untyped)
     return [DataField(-1, name, with_nullable(dtype, nullable=True)) for name, dtype in types.items()]
 
 
-def _create_or_evolve(target: Target, parts: Sequence[tuple[OpenedSource, Conversion]], call: Call) -> FileStoreTable:
-    """Create the table if it does not exist, or evolve its schema if the call asks for it; return the table."""
-    table = target.create_if_missing()
+def _evolved(
+    table: FileStoreTable,
+    parts: Sequence[tuple[OpenedSource, Conversion]],
+    inside: Sequence[Mapping[str, DataType]],
+    call: Call,
+    *,
+    stored: bool,
+) -> FileStoreTable:
+    """Evolve the schema of a table if the call asks for it; without `stored`, return what the table would be.
+
+    `inside` are the fields inside columns that the table lacks. The types that are guessed for other fields of json
+    change nothing.
+    """
     if call.schema_mode != "merge":
         return table
     known = {f.name for f in table.fields}
-    for one, conversion in parts:
+    for (one, conversion), new_inside in zip(parts, inside, strict=True):
         own = {f.name: f for f in one.fields}
-        typed = [replace(own[name], name=to) for name, to in conversion.pairs if to in known and name not in one.text]
+        typed = [
+            replace(own[name], name=to)
+            for name, to in conversion.pairs
+            if to in known and name not in one.text and name not in one.untyped
+        ]
         new = [f for f in conversion.fields if f.name not in known]
-        fields = [replace(f, type=with_nullable(f.type, nullable=True)) for f in (*typed, *new)]
-        table = merged_table(table, pa.schema([to_arrow_field(f) for f in fields]))
+        nested = [DataField(-1, to, part) for to, part in new_inside.items() if all(f.name != to for f in typed)]
+        fields = [replace(f, type=with_nullable(f.type, nullable=True)) for f in (*typed, *nested, *new)]
+        table = merged_table(table, pa.schema([to_arrow_field(f) for f in fields]), stored=stored)
     return table
+
+
+def _new_parts(one: OpenedSource, mapping: ColumnMapping, table: Sequence[DataField]) -> dict[str, DataType]:
+    """Return the fields inside columns that the table lacks, by column of the table."""
+    own, known = {f.name: f.type for f in one.fields}, {f.name: f.type for f in table}
+    nested = [(name, to) for name, to in mapping.pairs if to in known and new_parts(own[name], known[to]) is not None]
+    types = one.guess_types([name for name, _ in nested]) if nested else {}
+    parts = {to: new_parts(types[name], known[to]) for name, to in nested}
+    return {to: part for to, part in parts.items() if part is not None}
 
 
 # ---- the columns of a source -----------------------------------------------------------------------------------------
@@ -321,8 +397,8 @@ def _conversion(
     known = {f.name: f.type for f in fields}
     own = {f.name: f for f in one.fields}
     for name, to in mapping.pairs:
-        if name in one.text and to in known:
-            _check_nested_fields(to, own[name].type, known[to])
+        if name in one.text and to in known and not call.column_request.add_extra:
+            _check_nested_fields(to, own[name].type, known[to], target.name)
     constants = {name: str(value) for name, value in mapping.constants.items()}
     conversion = Conversion(
         target.name, one.source.name, tuple(fields), mapping.pairs, one.text, constants, one.parse_settings
@@ -335,43 +411,58 @@ def _conversion(
 
 def _as_read(one: OpenedSource, own: DataField, target_type: DataType | None) -> DataField:
     """Return a column as it is read: json in the shape of the table's column, other texts as texts."""
+    if own.name in one.untyped - one.text and target_type is not None:
+        return replace(own, type=target_type)  # nulls become values of any type
     if own.name not in one.text or target_type is None:
         return own
     is_json = one.source.format == "json" and own.name not in one.source.partition_columns
     return replace(own, type=as_text(target_type) if is_json else STRING)
 
 
-def _check_nested_fields(name: str, own: DataType, target: DataType) -> None:
+def _check_nested_fields(name: str, own: DataType, target: DataType, table: str) -> None:
     """Refuse json objects with fields that the table's type lacks: the values would be dropped without a word."""
-    match own, target:
-        case RowType(), RowType():
-            types = {f.name: f.type for f in target.fields}
-            for one in own.fields:
-                if one.name not in types:
-                    raise InvalidInputError(
-                        f"the source has the field {one.name!r} in the column {name!r}, which the table lacks "
-                        f"({target}); add it to the table or take it out",
-                        column=name,
-                    )
-                _check_nested_fields(f"{name}.{one.name}", one.type, types[one.name])
-        case ArrayType(), ArrayType():
-            _check_nested_fields(f"{name}.element", own.element, target.element)
-        case RowType(), MapType():
-            for one in own.fields:
-                _check_nested_fields(f"{name}.{one.name}", one.type, target.value)
-        case _:
-            pass
+    part = new_parts(own, target)
+    for path, dtype in () if part is None else fields_of_parts(name, part, target):
+        raise InvalidInputError(
+            f"table {table}: the source has the field {path!r}, which the column {name!r} ({target}) lacks; "
+            f"{add_field_remedy(table, path, dtype)}, or take it out of the source",
+            table=table,
+            column=name,
+            field=path,
+        )
 
 
-def _report(one: OpenedSource, mapping: ColumnMapping, fields: Sequence[DataField]) -> SourceReport:
+def _report(
+    one: OpenedSource,
+    mapping: ColumnMapping,
+    fields: Sequence[DataField],
+    inside: Mapping[str, DataType],
+    *,
+    adds: bool,
+) -> SourceReport:
     source = one.source
     known = {f.name: f.type for f in fields}
     own = {f.name: f.type for f in one.fields}
     changes = [_with_type(change, known) for change in mapping.changes]
+    for to, part in inside.items():
+        new = fields_of_parts(to, part, known[to])
+        changes += [ColumnChange(ADDED, path, f"new field of the column, {dtype}") for path, dtype in new]
     for name, to in mapping.pairs:
-        if name not in one.text and to in known and _type_text(own[name]) != _type_text(known[to]):
-            changes.append(ColumnChange(WIDENED, to, f"{_type_text(own[name])} to {_type_text(known[to])}"))
+        if name in one.text | one.untyped or not isinstance(known.get(to), AtomicType):
+            continue
+        if _type_text(own[name]) != _type_text(known[to]):
+            changes.append(_type_change(to, own[name], known[to], adds=adds))
     return SourceReport(source.name, source.format, source.files, source.bytes, tuple(changes), one.warnings)
+
+
+def _type_change(column: str, own: DataType, known: DataType, *, adds: bool) -> ColumnChange:
+    """Return what becomes of the values of a column, or of the column of the table, whose types differ."""
+    source, target = _type_text(own), _type_text(known)
+    if not is_wider(own, known):
+        return ColumnChange(WIDENED, column, f"{source} to {target}")
+    if adds:
+        return ColumnChange(WIDENED, column, f"{target} to {source}, in the table")
+    return ColumnChange(NARROWED, column, f"{source} to {target}; a value that does not fit is an error")
 
 
 def _with_type(change: ColumnChange, known: Mapping[str, DataType]) -> ColumnChange:
@@ -384,13 +475,15 @@ def _type_text(dtype: DataType) -> str:
     return str(with_nullable(dtype, nullable=True))
 
 
-def _plan(target: Target, sources: tuple[SourceReport, ...], call: Call, added: Sequence[DataField] = ()) -> IngestPlan:
+def _plan(
+    target: Target, sources: tuple[SourceReport, ...], call: Call, fields: Sequence[DataField] | None = None
+) -> IngestPlan:
     schema, partition = target.table_schema, call.overwritten_partition
     return IngestPlan(
         target.name,
         call.mode,
         target.table is None,
-        {f.name: str(f.type) for f in (*schema.fields, *added)},
+        {f.name: str(f.type) for f in (schema.fields if fields is None else fields)},
         tuple(schema.primary_keys),
         tuple(schema.partition_keys),
         None if partition is None else {name: str(value) for name, value in partition.items()},

@@ -73,8 +73,9 @@ def rollback(
     if dry_run:
         return _removed_by(store, snapshot.id, dry_run=True)
     if owner is not None:
+        before = _removed_by(store, snapshot.id, dry_run=False)
         owner.rollback(target, from_snapshot)
-        result = RollbackResult(snapshot.id)
+        result = _without(before, _removed_by(store, snapshot.id, dry_run=False))
     else:
         # The target is the same in every try, also if another call gives its id to another snapshot.
         result = until_undisturbed(store, lambda: _rollback(store, snapshot, from_snapshot))
@@ -263,6 +264,12 @@ def write_hints(store: TableStore) -> None:
 def _removed_by(store: TableStore, kept_id: int, *, dry_run: bool) -> RollbackResult:
     ids = tuple(snapshot_id for snapshot_id in store.snapshots.ids() if snapshot_id > kept_id)
     return RollbackResult(kept_id, ids, _tags_between(store, kept_id, MAX_LONG), dry_run)
+
+
+def _without(before: RollbackResult, left: RollbackResult) -> RollbackResult:
+    """Return what a server removed: of what came after the target before the call, what is gone now."""
+    ids = tuple(snapshot_id for snapshot_id in before.snapshot_ids if snapshot_id not in left.snapshot_ids)
+    return RollbackResult(before.snapshot_id, ids, tuple(name for name in before.tags if name not in left.tags))
 
 
 def _tags_between(store: TableStore, first_id: int, end: int) -> tuple[str, ...]:

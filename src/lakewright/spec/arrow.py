@@ -1,8 +1,8 @@
 """Types of the format in, Arrow types out, and back.
 
 Each type of the format has one canonical Arrow type: what a read returns and what a writer casts to. Nullability is
-kept on every level; map keys are never null in Arrow. Tables are created from Arrow schemas: every Arrow type with a
-counterpart in the format is accepted, and for others an error names the column and the remedy.
+kept on every level; map keys are never null in Arrow. Tables are created from Arrow schemas: every Arrow type whose
+values all fit a type of the format is accepted, and for the others one error names the columns and the remedies.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -73,24 +74,33 @@ _FROM_SIMPLE: dict[pa.DataType, str] = {
     pa.time32("ms"): "TIME(3)",
     pa.time64("us"): "TIME(3)",
     pa.time64("ns"): "TIME(3)",
+    # The narrowest types that hold every value; Spark reads unsigned columns of parquet files as the same ones.
+    pa.uint8(): "SMALLINT",
+    pa.uint16(): "INT",
+    pa.uint32(): "BIGINT",
+    pa.uint64(): "DECIMAL(20, 0)",
+    pa.float16(): "FLOAT",
 }
+# Extension types whose storage says all that their values mean, by name.
+_EXTENSIONS = {"arrow.uuid": "BINARY(16)", "arrow.json": "STRING"}
 _PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _UNSUPPORTED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pa.types.is_large_binary, "it would become a BLOB, which is not supported: use pa.binary()"),
+    (pa.types.is_large_binary, "it would become a BLOB, which is not supported: use pa.binary()"),  # if declared
     (pa.types.is_fixed_size_list, "it would become a VECTOR, which is not supported: use pa.list_()"),
 )
 _REFUSED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pa.types.is_unsigned_integer, "the format has no unsigned integers: cast it to the next wider signed type"),
-    (pa.types.is_float16, "the format has no half floats: cast it to pa.float32()"),
-    (pa.types.is_null, "a column needs a type: cast it, for example to pa.string()"),
+    (pa.types.is_null, "a column needs a type: cast it, for example to pa.string(), or leave it out"),
     (pa.types.is_duration, "the format has no durations: cast it to pa.int64()"),
     (pa.types.is_interval, "the format has no intervals: store the numbers of months, days and nanoseconds"),
     (pa.types.is_union, "the format has no unions: use a struct with one field per member"),
     (pa.types.is_run_end_encoded, "decode it first (pyarrow.compute.run_end_decode)"),
     (
         lambda arrow: isinstance(arrow, pa.BaseExtensionType),
-        "extension types have no place: cast it to its storage type",
+        "the format has no extension types: cast it to its storage type",
     ),
+)
+_DECIMALS = (
+    f"decimals have at most {PRECISION_MAX} digits and a scale from 0 to their precision; cast it to such a decimal"
 )
 
 
@@ -119,21 +129,22 @@ def with_field_ids(fields: Sequence[DataField]) -> pa.Schema:
     return pa.schema([_field(field, numbered=True) for field in fields])
 
 
-def from_arrow_schema(schema: pa.Schema) -> tuple[DataField, ...]:
+def from_arrow_schema(schema: pa.Schema, *, declared: bool = False) -> tuple[DataField, ...]:
     """Return Arrow fields as columns, numbered as Java numbers them: a column first, then the fields inside it.
+
+    Columns that have no type of the format are refused together. The schema is that of some data, where `large_binary`
+    is only a way to store bytes; with `declared` it says what a table should be, and `large_binary` stands for BLOB.
 
     >>> columns = from_arrow_schema(pa.schema({"a": pa.int64(), "b": pa.list_(pa.string())}))
     >>> [f"{column.id} {column.name} {column.type}" for column in columns]
     ['0 a BIGINT', '1 b ARRAY<STRING>']
     """
+    misfits = [one for field in schema for one in _misfits(field.type, field.name, declared=declared)]
+    if misfits:
+        raise _refusal(misfits)
     ids = count()
     return tuple(
-        DataField(
-            next(ids),
-            field.name,
-            from_arrow_type(field.type, nullable=field.nullable, ids=ids, column=field.name),
-            _description(field),
-        )
+        DataField(next(ids), field.name, _column_type(field.type, ids, nullable=field.nullable), _description(field))
         for field in schema
     )
 
@@ -142,46 +153,107 @@ def from_arrow_type(
     arrow: pa.DataType, *, nullable: bool = True, ids: Iterator[int] | None = None, column: str = ""
 ) -> DataType:
     """Return the type of the format for an Arrow type; `ids` number the fields inside it, `column` is for messages."""
-    ids = count() if ids is None else ids
-    simple = _FROM_SIMPLE.get(arrow)
+    misfits = list(_misfits(arrow, column, declared=False))
+    if misfits:
+        raise _refusal(misfits)
+    return _column_type(arrow, count() if ids is None else ids, nullable=nullable)
+
+
+def _column_type(arrow: pa.DataType, ids: Iterator[int], *, nullable: bool) -> DataType:
+    """Return the type of the format for an Arrow type that `_misfits` finds nothing wrong with."""
+    simple = _simple_type(arrow)
     if simple is not None:
         return AtomicType(simple, nullable)
     kinds = pa.types
     if kinds.is_dictionary(arrow):
-        return from_arrow_type(arrow.value_type, nullable=nullable, ids=ids, column=column)
+        return _column_type(arrow.value_type, ids, nullable=nullable)
+    if kinds.is_map(arrow):
+        return MapType(nullable, _inside(arrow.key_field, ids), _inside(arrow.item_field, ids))
+    if kinds.is_struct(arrow):
+        return RowType(nullable, [_row_field(field, ids) for field in arrow])
+    return ArrayType(nullable, _inside(arrow.value_field, ids))
+
+
+def _simple_type(arrow: pa.DataType) -> str | None:
+    """Return the type of the format for an Arrow type without parts; None: it has parts, or no counterpart."""
+    kinds = pa.types
+    if isinstance(arrow, pa.BaseExtensionType):
+        return _EXTENSIONS.get(arrow.extension_name)
+    if kinds.is_large_binary(arrow):
+        return "BYTES"
     if kinds.is_decimal(arrow):
-        return AtomicType(_decimal(arrow, column), nullable)
+        return f"DECIMAL({arrow.precision}, {arrow.scale})"
     if kinds.is_timestamp(arrow):
         zone = "" if arrow.tz is None else " WITH LOCAL TIME ZONE"
-        return AtomicType(f"TIMESTAMP({_PRECISION[arrow.unit]}){zone}", nullable)
+        return f"TIMESTAMP({_PRECISION[arrow.unit]}){zone}"
     if kinds.is_fixed_size_binary(arrow):
-        return AtomicType(f"BINARY({arrow.byte_width})", nullable)
-    if (
+        return f"BINARY({arrow.byte_width})"
+    return _FROM_SIMPLE.get(arrow)
+
+
+def _inside(field: pa.Field, ids: Iterator[int]) -> DataType:
+    return _column_type(field.type, ids, nullable=field.nullable)
+
+
+def _row_field(field: pa.Field, ids: Iterator[int]) -> DataField:
+    inner = _inside(field, ids)  # the fields inside are numbered before the field that holds them
+    return DataField(next(ids), field.name, inner, _description(field))
+
+
+# ---- Arrow types that no column can have -----------------------------------------------------------------------------
+
+
+class _Misfit(NamedTuple):
+    """A column, or a part of one, whose Arrow type has no counterpart."""
+
+    column: str
+    arrow: pa.DataType
+    remedy: str
+    is_unsupported: bool  # the format has the type, but this library does not write it
+
+
+def _misfits(arrow: pa.DataType, column: str, *, declared: bool) -> Iterator[_Misfit]:
+    """Yield the parts of an Arrow type that have no counterpart."""
+    kinds = pa.types
+    if kinds.is_dictionary(arrow):
+        yield from _misfits(arrow.value_type, column, declared=declared)
+    elif kinds.is_map(arrow):
+        yield from _misfits(arrow.key_type, f"{column}.key", declared=declared)
+        yield from _misfits(arrow.item_type, f"{column}.value", declared=declared)
+    elif kinds.is_struct(arrow):
+        if arrow.num_fields == 0:
+            yield _Misfit(column, arrow, "a struct without fields: give it at least one", is_unsupported=False)
+        for field in arrow:
+            yield from _misfits(field.type, f"{column}.{field.name}", declared=declared)
+    elif _is_list(arrow):
+        yield from _misfits(arrow.value_type, f"{column}.element", declared=declared)
+    elif kinds.is_decimal(arrow):
+        if arrow.precision > PRECISION_MAX or not 0 <= arrow.scale <= arrow.precision:
+            yield _Misfit(column, arrow, _DECIMALS, is_unsupported=False)
+    elif _simple_type(arrow) is None or (declared and kinds.is_large_binary(arrow)):
+        unsupported = next((text for applies, text in _UNSUPPORTED if applies(arrow)), None)
+        remedy = next((text for applies, text in _REFUSED if applies(arrow)), "the format has no such type")
+        yield _Misfit(column, arrow, unsupported or remedy, is_unsupported=unsupported is not None)
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    kinds = pa.types
+    return bool(
         kinds.is_list(arrow)
         or kinds.is_large_list(arrow)
         or kinds.is_list_view(arrow)
         or kinds.is_large_list_view(arrow)
-    ):
-        return ArrayType(nullable, _inside(arrow.value_field, ids, f"{column}.element"))
-    if kinds.is_map(arrow):
-        key = _inside(arrow.key_field, ids, f"{column}.key")
-        return MapType(nullable, key, _inside(arrow.item_field, ids, f"{column}.value"))
-    if kinds.is_struct(arrow):
-        return RowType(nullable, _row_fields(arrow, ids, column))
-    raise _refusal(arrow, column)
+    )
 
 
-def _refusal(arrow: pa.DataType, column: str) -> InvalidInputError | UnsupportedError:
-    """Return the error for an Arrow type that no column can have."""
-    for applies, remedy in _UNSUPPORTED:
-        if applies(arrow):
-            return UnsupportedError(_message(arrow, column, remedy), column=column, type=str(arrow))
-    remedy = next((text for applies, text in _REFUSED if applies(arrow)), "the format has no such type")
-    return InvalidInputError(_message(arrow, column, remedy), column=column, type=str(arrow))
-
-
-def _message(arrow: pa.DataType, column: str, remedy: str) -> str:
-    return f"the column {column!r} has the Arrow type {arrow}: {remedy}"
+def _refusal(misfits: Sequence[_Misfit]) -> InvalidInputError | UnsupportedError:
+    """Return the error that names every column which cannot be stored."""
+    texts = [f"the column {one.column!r} has the Arrow type {one.arrow}: {one.remedy}" for one in misfits]
+    kind = UnsupportedError if all(one.is_unsupported for one in misfits) else InvalidInputError
+    facts: dict[str, object] = {"column": misfits[0].column, "type": str(misfits[0].arrow)}
+    if len(misfits) > 1:
+        facts["columns"] = [one.column for one in misfits]
+    return kind("; ".join(texts), **facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,34 +320,6 @@ def _atomic(dtype: AtomicType, place: _Place | None) -> pa.DataType:
             )
         case root:
             return _SIMPLE[root]
-
-
-def _inside(field: pa.Field, ids: Iterator[int], column: str) -> DataType:
-    return from_arrow_type(field.type, nullable=field.nullable, ids=ids, column=column)
-
-
-def _row_fields(arrow: pa.StructType, ids: Iterator[int], column: str) -> list[DataField]:
-    if arrow.num_fields == 0:
-        raise InvalidInputError(
-            f"the column {column!r} is a struct without fields: give it at least one", column=column
-        )
-    fields = []
-    for field in arrow:
-        # The fields inside are numbered before the field that holds them.
-        inner = _inside(field, ids, f"{column}.{field.name}")
-        fields.append(DataField(next(ids), field.name, inner, _description(field)))
-    return fields
-
-
-def _decimal(arrow: pa.DataType, column: str) -> str:
-    if arrow.precision > PRECISION_MAX or not 0 <= arrow.scale <= arrow.precision:
-        raise InvalidInputError(
-            f"the column {column!r} has the Arrow type {arrow}: decimals have at most {PRECISION_MAX} digits"
-            " and a scale from 0 to their precision; cast it to such a decimal",
-            column=column,
-            type=str(arrow),
-        )
-    return f"DECIMAL({arrow.precision}, {arrow.scale})"
 
 
 def _description(field: pa.Field) -> str | None:

@@ -70,6 +70,9 @@ class EngineUnderTest(Protocol):
     def pinned(self, table: FileStoreTable) -> Callable[[], pa.Table]:
         """Plan a read now, and return a function that reads its rows later."""
 
+    def counts(self, table: FileStoreTable, where: str | None) -> Mapping[str, int]:
+        """Return the number of rows (of those that match) by every kind of query that needs no column."""
+
     def delete(self, table: FileStoreTable, where: str) -> UpdateResult:
         """Delete rows."""
 
@@ -219,6 +222,20 @@ class EngineContract:
             changes = read_table(table, incremental=(0, 2), row_kinds=True)
             assert changes.num_rows >= len(kind.expected([ROWS, MORE]))
         assert_tidy(table)
+
+    @pytest.mark.parametrize("name", ["append", "append, tracked", "keys", "deletion vectors"])
+    def test_queries_that_need_no_column_count_the_rows(
+        self, engine: EngineUnderTest, tmp_path: Path, name: str
+    ) -> None:
+        """A plan without columns has as many rows as any other, also after a delete."""
+        table = new_table(tmp_path, name)
+        for rows in (ROWS, MORE):
+            write_table(arrow(rows), table)
+        table.delete("id < 7")
+        for where in (None, "id > 20"):
+            rows_left = read_table(table, filter=where).num_rows
+            counts = engine.counts(table, where)
+            assert counts == dict.fromkeys(counts, rows_left)
 
     def test_rows_keep_the_order_of_the_frame(self, engine: EngineUnderTest, tmp_path: Path) -> None:
         """Row ids count up with the rows, over parts and over files."""

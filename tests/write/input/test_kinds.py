@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import lakewright as lw
 from lakewright.errors import InvalidInputError
 from lakewright.spec.options import CoreOptions
 from lakewright.write.input.kinds import GivenKinds, RowKinds, kept, kind_column, refuse_others_than_inserts, to_kinds
@@ -118,3 +121,13 @@ def test_append_tables_take_inserts() -> None:
     refuse_others_than_inserts(np.zeros(3, np.int8), table="t")
     with pytest.raises(InvalidInputError, match="'\\+U'"):
         refuse_others_than_inserts(np.array([0, 2], np.int8), table="t")
+
+
+def test_a_batch_without_rows_has_an_empty_list_of_kinds(tmp_path: Path) -> None:
+    table = lw.create_table_from({"k": [1]}, "d.t", catalog=tmp_path, primary_keys="k", options={"bucket": "1"})
+    builder = table.new_batch_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(pa.table({"k": pa.array([], pa.int64())}), row_kinds=[])
+        write.write_arrow(pa.table({"k": [1]}), row_kinds=["-D"])
+        commit.commit(write.prepare_commit())
+    assert lw.read_table(table).num_rows == 0

@@ -1,15 +1,16 @@
 """What a data file of another writer holds: the file in; its rows, columns and statistics out, or why it cannot stay.
 
 A file is taken as it is only if every implementation of the format reads its types without a change: unsigned numbers,
-times of nanoseconds in 64 bits, and types that parquet, ORC or Avro have and tables do not, are refused by file and
-column. Bounds come from the footer of a parquet file, without those of floating-point numbers, which may hide NaN;
-files of other formats have no statistics.
+times of nanoseconds in 64 bits, and types that parquet, ORC or Avro have and tables do not, are refused, all columns of
+a file in one error. Bounds come from the footer of a parquet file, without those of floating-point numbers, which may
+hide NaN; files of other formats have no statistics.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -94,26 +95,58 @@ def read_content(source: BinaryIO, file_format: str, *, path: str) -> FileConten
 
 def _parquet(source: BinaryIO, path: str) -> FileContent:
     file = pq.ParquetFile(source)
-    metadata, leaf, columns, leaves = file.metadata, 0, {}, {}
+    metadata, leaf, leaves = file.metadata, 0, {}
+    columns = _Columns(path)
     for field in file.schema_arrow:
         width = leaf_count(field.type)
-        for number in range(leaf, leaf + width):
-            _check_leaf(metadata.schema.column(number), field.name, path)
-        columns[field.name] = _canonical(field.type, field.name, path)
+        with columns.collecting(field.name):
+            for number in range(leaf, leaf + width):
+                _check_leaf(metadata.schema.column(number))
+            columns[field.name] = _canonical(field.type)
         leaves[field.name] = leaf
         leaf += width
+    columns.check()
     return FileContent(PARQUET, metadata.num_rows, columns, _parquet_stats(metadata, columns, leaves))
 
 
-def _check_leaf(leaf: pq.ColumnSchema, column: str, path: str) -> None:
-    """Raise UnsupportedError for a parquet type that some implementation reads as something else, or not at all."""
+class _Columns(dict[str, pa.DataType]):
+    """The columns of a file by name, and why others cannot stay as they are."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._misfits: dict[str, str] = {}
+
+    @contextmanager
+    def collecting(self, column: str) -> Iterator[None]:
+        """Remember the misfit that the block raises for a column."""
+        try:
+            yield
+        except _MisfitError as error:
+            self._misfits[column] = str(error)
+
+    def check(self) -> None:
+        """Raise UnsupportedError that names all columns which cannot stay as they are."""
+        if self._misfits:
+            texts = "; ".join(f"the column {column!r} is {what}" for column, what in self._misfits.items())
+            raise UnsupportedError(
+                f"{self._path}: {texts}: not every reader of a table reads this as it is; load such files with "
+                "`lakewright ingest`, which rewrites them",
+                path=self._path,
+                column=next(iter(self._misfits)),
+                columns=list(self._misfits),
+            )
+
+
+def _check_leaf(leaf: pq.ColumnSchema) -> None:
+    """Raise _MisfitError for a parquet type that some implementation reads as something else, or not at all."""
     logical = leaf.logical_type
     details = json.loads(logical.to_json())
     fits = logical.type in _LOGICAL.get(leaf.physical_type, ())
     fits = fits and (logical.type != "INT" or details.get("isSigned") is True)
     fits = fits and details.get("timeUnit") in _UNITS.get(logical.type, {details.get("timeUnit")})
     if not fits:
-        raise _unfit(column, path, f"{leaf.physical_type} {logical}")
+        raise _MisfitError(f"{leaf.physical_type} {logical}")
 
 
 def _parquet_stats(
@@ -147,11 +180,13 @@ def _merged(parts: Sequence[ColumnStats | None]) -> ColumnStats | None:
 
 def _orc(source: BinaryIO, path: str) -> FileContent:
     file = pa_orc.ORCFile(source)
-    columns = {}
+    columns = _Columns(path)
     for field in file.schema:
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
-            raise _unfit(field.name, path, "a timestamp with a zone, which ORC files move by the zone of the writer")
-        columns[field.name] = _canonical(field.type, field.name, path)
+        with columns.collecting(field.name):
+            if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+                raise _MisfitError("a timestamp with a zone, which ORC files move by the zone of the writer")
+            columns[field.name] = _canonical(field.type)
+    columns.check()
     return FileContent(ORC, file.nrows, columns, {})
 
 
@@ -161,13 +196,11 @@ def _avro(source: BinaryIO, path: str) -> FileContent:
     schema = json.loads(header.schema)
     file_schema(schema)  # raises an error unless it is one record that takes bytes
     record = next(part for part in (schema if isinstance(schema, list) else [schema]) if part != "null")
-    columns: dict[str, pa.DataType] = {}
+    columns = _Columns(path)
     for member in record["fields"]:
-        name = str(member["name"])
-        try:
-            columns[name] = _canonical(_avro_type(member["type"]), name, path)
-        except _MisfitError as error:
-            raise _unfit(name, path, str(error)) from None
+        with columns.collecting(str(member["name"])):
+            columns[str(member["name"])] = _canonical(_avro_type(member["type"]))
+    columns.check()
     return FileContent(AVRO, count_records(data, header), columns, {})
 
 
@@ -213,17 +246,8 @@ def _avro_logical(schema: Mapping[str, Any]) -> pa.DataType:
 _READERS: dict[str, Callable[[BinaryIO, str], FileContent]] = {PARQUET: _parquet, ORC: _orc, AVRO: _avro}
 
 
-def _canonical(arrow: pa.DataType, column: str, path: str) -> pa.DataType:
+def _canonical(arrow: pa.DataType) -> pa.DataType:
     try:
-        return to_arrow_type(from_arrow_type(arrow, column=column))
-    except (InvalidInputError, UnsupportedError) as error:
-        raise _unfit(column, path, str(arrow)) from error
-
-
-def _unfit(column: str, path: str, what: str) -> UnsupportedError:
-    return UnsupportedError(
-        f"{path}: the column {column!r} is {what}, which not every reader of a table reads as it is; load such files "
-        "with `lakewright ingest`, which rewrites them",
-        path=path,
-        column=column,
-    )
+        return to_arrow_type(from_arrow_type(arrow))
+    except (InvalidInputError, UnsupportedError):
+        raise _MisfitError(str(arrow)) from None

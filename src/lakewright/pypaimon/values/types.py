@@ -326,13 +326,13 @@ class PyarrowFieldParser:
     @staticmethod
     def to_paimon_field(field_idx: int, pa_field: pa.Field) -> DataField:
         """Return an Arrow field as a column."""
-        (field,) = from_arrow_schema(pa.schema([pa_field]))
+        (field,) = from_arrow_schema(pa.schema([pa_field]), declared=True)
         return DataField(field_idx, field.name, from_core(field.type), field.description)
 
     @staticmethod
     def to_paimon_schema(pa_schema: pa.Schema) -> list[DataField]:
         """Return Arrow fields as columns, numbered from 0."""
-        return [field_from_core(field) for field in from_arrow_schema(pa_schema)]
+        return [field_from_core(field) for field in from_arrow_schema(pa_schema, declared=True)]
 
 
 def is_system_field_id(field_id: int) -> bool:

@@ -71,16 +71,20 @@ class SparkSource:
     text: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     options: Mapping[str, str] | None = None  # of the reader
+    untyped: frozenset[str] = frozenset()
 
     def guess_types(self, names: Collection[str]) -> Mapping[str, DataType]:
         """Return the types of some columns; csv and json files are read for this."""
         types: dict[str, DataType] = {f.name: f.type for f in self.fields if f.name in names}
         texts = [name for name in types if name in self.text and name not in self.source.partition_columns]
-        if not texts:
+        if not texts or self.source.format not in {"csv", "json"}:
             return types
         with reading(self.source.name):
             if self.source.format == "csv":
-                return types | _guesses(self.frame.select(*map(column, texts)))
+                good = self.frame.where(
+                    column(RECORD).isNull()
+                )  # records with other fields are bad, and decide no type
+                return types | _guesses(good.select(*map(column, texts)))
             schema = _reader(self.frame.sparkSession, self.options or {}).json(list(self.source.paths)).schema
         guesses = {f.name: _json_type(f.type) for f in fields_of(schema)}
         return types | {name: guesses[name] for name in texts if name in guesses}
@@ -114,6 +118,7 @@ def open_source(spark: SparkSession, source: Source, call: Call) -> list[SparkSo
         case "csv":
             first = _reader(spark, {"header": str(call.header).lower(), **_CSV, **options}).csv(list(source.paths))
             names = [name for name in first.columns if name not in _from_directories(source, first)]
+            files.check_header(names, source.name, text_format)
             return [_open_csv(spark, source, names, options, parse_settings, header=call.header)]
         case "arrow":
             raise UnsupportedError(
@@ -161,12 +166,6 @@ def _open_csv(
 ) -> SparkSource:
     if not names:
         raise InvalidInputError(f"the csv source {source.name!r} has no header line: it is empty", source=source.name)
-    if twice := [name for name in names if list(names).count(name) > 1]:
-        raise InvalidInputError(
-            f"the csv source {source.name!r} has two columns named {twice[0]!r}; rename or drop one",
-            source=source.name,
-            column=twice[0],
-        )
     small = bool(source.local) and all(file.bytes <= _ONE_TASK_BYTES for file in source.local)
     options = {
         "header": str(header).lower(),
@@ -181,7 +180,7 @@ def _open_csv(
     directories = [name for name in frame.columns if name not in {*names, RECORD}]
     frame = frame.select(*own, *map(column, directories), column(RECORD), F.input_file_name().alias(FILE))
     fields = tuple(DataField(0, name, STRING) for name in (*names, *directories))
-    warnings = files.header_warnings(names) if header else ()
+    warnings = files.header_warnings(names, given) if header else ()
     return SparkSource(source, frame, fields, parse_settings, frozenset(f.name for f in fields), warnings, options)
 
 
@@ -220,8 +219,11 @@ def _open_typed(
     options = {"mergeSchema": "false" if source.local else "true", **_with_base_path(source, given)}
     with reading(source.name):
         frame = _reader(spark, options).format(source.format).load(list(source.paths))
-    text = _from_directories(source, frame)
-    return SparkSource(source, frame, tuple(fields_of(frame.schema)), parse_settings, text, (), options)
+    columns = files.arrow_schema(source.local[0].path, source.format) if source.local else pa.schema([])
+    untyped = frozenset(f.name for f in columns if pa.types.is_null(f.type))  # Spark reads them as INT
+    frame = frame.withColumns({name: F.lit(None).cast("string") for name in untyped}) if untyped else frame
+    text = _from_directories(source, frame) | untyped
+    return SparkSource(source, frame, tuple(fields_of(frame.schema)), parse_settings, text, (), options, untyped)
 
 
 def _from_directories(source: Source, frame: DataFrame) -> frozenset[str]:

@@ -67,9 +67,13 @@ class Schema:
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
     ) -> Schema:
-        """Return a schema with the columns of an Arrow schema; each of its types must have one of the format."""
+        """Return a schema with the columns of an Arrow schema.
+
+        Types without a counterpart are widened if that keeps every value (`uint32` is BIGINT), otherwise refused, all
+        in one error. `large_binary` stands for BLOB, which is not supported.
+        """
         arguments.instance("pa_schema", pa_schema, pa.Schema, "a pyarrow schema")
-        return cls(from_arrow_schema(pa_schema), partition_keys, primary_keys, options, comment)
+        return cls(from_arrow_schema(pa_schema, declared=True), partition_keys, primary_keys, options, comment)
 
 
 def new_table_schema(schema: Schema, *, time_millis: int) -> TableSchema:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
+from lakewright.spec.arrow import from_arrow_type, to_arrow_type
+from lakewright.spec.schema.merging import new_parts
 from lakewright.statements.query.tables import MERGE_SCHEMA, SETTING, Lookup, set_options
 from lakewright.statements.session import Session
 from lakewright.statements.text import Name
@@ -38,11 +40,18 @@ class SchemaMerge:
         return cls(adds, adds and _WIDEN in asked)
 
     def columns(self, table: FileStoreTable, given: pa.Schema) -> pa.Schema:
-        """Return the columns of rows to add or to widen, with the names of the table in whichever case they are."""
-        known = {field.name.casefold(): field.name for field in table.schema.fields}
-        fields = []
-        for one in given:
-            name = known.get(one.name.casefold())
-            if self.widens if name is not None else self.adds:
-                fields.append((name or one.name, one.type))
+        """Return the columns of rows to add or to widen, with the names of the table in whichever case they are.
+
+        Of a column that the table has, these are the fields inside it that the table lacks, or with `widens` all.
+        """
+        known = {field.name.casefold(): field for field in table.schema.fields}
+        fields: list[tuple[str, pa.DataType]] = []
+        for one in given if self.adds else ():
+            own = known.get(one.name.casefold())
+            if own is None:
+                fields.append((one.name, one.type))
+            elif self.widens:
+                fields.append((own.name, one.type))
+            elif pa.types.is_nested(one.type) and (part := new_parts(from_arrow_type(one.type), own.type)) is not None:
+                fields.append((own.name, to_arrow_type(part)))
         return pa.schema(fields)

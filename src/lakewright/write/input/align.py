@@ -17,8 +17,9 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakewright.errors import InvalidInputError
-from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
+from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.arrow import from_arrow_type, to_arrow_schema, to_arrow_type
+from lakewright.spec.schema.merging import is_wider
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,
@@ -27,9 +28,20 @@ from lakewright.spec.types import (
     MapType,
     MultisetType,
     RowType,
+    with_nullable,
 )
 from lakewright.spec.values import NestedValue, cast_default, to_array
-from lakewright.write.input.convert import Misfit, Mismatch, check, convert, is_constrained, trusted, validate
+from lakewright.write.input.convert import (
+    Misfit,
+    Mismatch,
+    Refusal,
+    UnknownField,
+    check,
+    convert,
+    is_constrained,
+    trusted,
+    validate,
+)
 from lakewright.write.input.frames import memory_bytes
 
 _PIECE_BYTES = 1 << 30
@@ -136,6 +148,8 @@ class Aligner:
         """Run a step on a chunk of its column; an error names the column and the first row that does not fit."""
         try:
             return step.run(chunk)
+        except UnknownField as error:
+            raise unknown_field(self._table, step.field, error) from None
         except Mismatch as error:
             raise InvalidInputError(
                 f"table {self._table}: the column {step.field.name!r} is {step.field.type}; {error}. "
@@ -148,7 +162,7 @@ class Aligner:
             row, reason = _first_misfit(step, chunk, str(error))
             raise InvalidInputError(
                 f"table {self._table}: the column {step.field.name!r} ({step.field.type}) cannot take the value "
-                f"{_shown(chunk, row)} of row {first_row + row}: {reason}",
+                f"{_shown(chunk, row)} of row {first_row + row}: {reason}{_widening(self._table, error)}",
                 table=self._table,
                 column=step.field.name,
                 type=str(step.field.type),
@@ -190,11 +204,72 @@ class _Step:
         try:
             for function in self.functions:
                 array = function(array)
+        except Refusal as error:
+            if error.path:
+                error.path = (self.field.name, *error.path)
+            raise
         except pa.ArrowNotImplementedError as error:
             raise Mismatch(str(error)) from None
         except pa.ArrowException as error:
             raise Misfit(str(error)) from None
         return array
+
+
+def unknown_field(table: str, column: DataField, error: UnknownField) -> InvalidInputError:
+    """Return the error for a field inside a column that the table lacks; the path of `error` begins with the column."""
+    path = ".".join(error.path)
+    return InvalidInputError(
+        f"table {table}: the input has the field {path!r}, which the column {column.name!r} ({column.type}) lacks; "
+        f"{add_field_remedy(table, path, _type_of(error.arrow))}, or take it out of the input",
+        table=table,
+        column=column.name,
+        field=path,
+        type=str(column.type),
+    )
+
+
+def add_field_remedy(table: str, path: str, dtype: DataType | None) -> str:
+    """Return how a field is added to a column: by the call, or by a statement."""
+    names = _sql_path(path.split("."))
+    shown = "<type>" if dtype is None else _sql_type(dtype)
+    return f"add it with schema_mode='merge' (--schema-mode merge) or ALTER TABLE {table} ADD COLUMN {names} {shown}"
+
+
+def _widening(table: str, error: Misfit) -> str:
+    """Return the statement that lets a field inside a column hold a value which does not fit; empty: there is none."""
+    wide = _type_of(error.arrow)
+    if wide is None or error.dtype is None or not is_wider(wide, error.dtype):
+        return ""
+    path = _sql_path(error.path)
+    return f"; ALTER TABLE {table} ALTER COLUMN {path} TYPE {_sql_type(wide)} lets it hold such values"
+
+
+def _type_of(arrow: pa.DataType | None) -> DataType | None:
+    try:
+        return None if arrow is None else from_arrow_type(arrow)
+    except (InvalidInputError, UnsupportedError):
+        return None
+
+
+def _sql_path(names: Sequence[str]) -> str:
+    return ".".join(name if name.isidentifier() else f"`{name}`" for name in names)
+
+
+def _sql_type(dtype: DataType) -> str:
+    """Return how a SQL statement spells a type."""
+    match dtype:
+        case RowType():
+            return f"STRUCT<{', '.join(f'{field.name}: {_sql_type(field.type)}' for field in dtype.fields)}>"
+        case ArrayType():
+            return f"ARRAY<{_sql_type(dtype.element)}>"
+        case MapType():
+            return f"MAP<{_sql_type(dtype.key)}, {_sql_type(dtype.value)}>"
+        case AtomicType(root="TIMESTAMP"):
+            return "TIMESTAMP_NTZ"
+        case AtomicType(root="TIMESTAMP_LTZ"):
+            return "TIMESTAMP"
+        case _:
+            return str(with_nullable(dtype, nullable=True))
 
 
 def _pieces(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:

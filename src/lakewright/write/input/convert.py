@@ -1,9 +1,9 @@
 """Arrow arrays of any kind in, arrays of the column's canonical Arrow type out, or a reason why not.
 
 A conversion is exact or it fails: every value that comes out equals the value that went in. Two exceptions leave this
-module, both caught by `align`: `Mismatch` (no value of this type can become the column's type) and `Misfit` (some
-value does not fit; `align` then finds the first row). Nested data is matched by field name, and constraints (NOT NULL,
-lengths, UTF-8) hold at every depth.
+module, both caught by `align`: `Mismatch` (no value of this type can become the column's type; `UnknownField` if the
+type only lacks a field) and `Misfit` (some value does not fit; `align` then finds the first row). Nested data is
+matched by field name, and constraints (NOT NULL, lengths, UTF-8) hold at every depth.
 """
 
 from __future__ import annotations
@@ -36,12 +36,40 @@ _COUNT = AtomicType("INT", nullable=False)  # how often an element is in a MULTI
 _SPLIT_BYTES = 2**31 - 1  # the highest 32-bit offset of an array
 
 
-class Mismatch(Exception):  # noqa: N818 - raised and caught inside this package, not an error of the library
+class Refusal(Exception):  # noqa: N818 - raised and caught inside this package, not an error of the library
+    """Why the values of a column cannot be stored, and in which part of the column."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: tuple[str, ...] = ()  # below the column; `element` and `value` are the parts of arrays and maps
+        self.dtype: DataType | None = None  # of the part that the path leads to
+        self.arrow: pa.DataType | None = None  # of its values
+
+    def within(self, name: str, dtype: DataType, arrow: pa.DataType) -> None:
+        """Put the name of a part of the column in front of the path."""
+        if not self.path:
+            self.dtype, self.arrow = dtype, arrow
+        self.path = (name, *self.path)
+
+    def __str__(self) -> str:
+        return f"field {'.'.join(self.path)!r} ({self.dtype}): {self.reason}" if self.path else self.reason
+
+
+class Mismatch(Refusal):
     """Nothing of the input type can become the column's type."""
 
 
-class Misfit(Exception):  # noqa: N818 - as above
+class Misfit(Refusal):
     """At least one value does not fit the column."""
+
+
+class UnknownField(Mismatch):
+    """The input has a field inside a column that the column's type lacks."""
+
+    def __init__(self, name: str, arrow: pa.DataType) -> None:
+        super().__init__(f"the type has no field named {name!r}")
+        self.path, self.arrow = (name,), arrow
 
 
 def convert(array: pa.Array, dtype: DataType) -> pa.Array:
@@ -320,7 +348,7 @@ def _list(array: pa.Array, dtype: ArrayType) -> pa.Array:
         raise _mismatch(array)
     if source == target and not _holds_rows(dtype):
         return array
-    elements = convert(array.flatten(), dtype.element)
+    elements = _part(array.flatten(), dtype.element, "element")
     return pa.ListArray.from_arrays(_offsets(array), elements, type=target, mask=_mask(array))
 
 
@@ -330,7 +358,7 @@ def _map(array: pa.Array, dtype: DataType, key: DataType, value: DataType) -> pa
     offsets, keys, items = _map_parts(array)
     if keys.null_count:
         raise Misfit("a map has a null key")
-    keys, items = convert(keys, key), convert(items, value)
+    keys, items = _part(keys, key, "key"), _part(items, value, "value")
     # The full target type is given, because the types of keys and items alone do not say whether they are nullable.
     return pa.MapArray.from_arrays(offsets, keys, items, type=to_arrow_type(dtype), mask=_mask(array))
 
@@ -350,14 +378,14 @@ def _row(array: pa.Array, dtype: RowType) -> pa.Array:
     if not types.is_struct(array.type):
         raise _mismatch(array)
     names = [f.name for f in array.type]
-    _check_names(names, dtype.fields)
+    _check_names(array.type, dtype.fields)
     target = to_arrow_type(dtype)
     if not dtype.fields:
         return array
     children = []
     for field in dtype.fields:
         if field.name in names:
-            child = _named(array.field(names.index(field.name)), field)
+            child = _part(array.field(names.index(field.name)), field.type, field.name)
             children.append(child if field.type.nullable or not child.null_count else _unmasked(child, array))
         elif field.type.nullable:
             children.append(pa.nulls(len(array), to_arrow_type(field.type)))
@@ -378,19 +406,23 @@ def _unmasked(child: pa.Array, parent: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(child.type, len(child), [None, *buffers], 0, child.offset, children=values)
 
 
-def _named(array: pa.Array, field: DataField) -> pa.Array:
+def _part(array: pa.Array, dtype: DataType, name: str) -> pa.Array:
+    """Convert a part of nested values; what is raised names the part."""
     try:
-        return convert(array, field.type)
-    except (Mismatch, Misfit) as error:
-        raise type(error)(f"field {field.name!r} ({field.type}): {error}") from None
+        return convert(array, dtype)
+    except Refusal as error:
+        error.within(name, dtype, array.type)
+        raise
 
 
-def _check_names(names: list[str], fields: tuple[DataField, ...]) -> None:
+def _check_names(arrow: pa.StructType, fields: tuple[DataField, ...]) -> None:
+    names = [field.name for field in arrow]
     if len(set(names)) != len(names):
         raise Mismatch(f"the fields {sorted({n for n in names if names.count(n) > 1})} appear twice")
-    unknown = [n for n in names if n not in {f.name for f in fields}]
-    if unknown:
-        raise Mismatch(f"the type has no field named {unknown[0]!r}")
+    known = {f.name for f in fields}
+    unknown = next((field for field in arrow if field.name not in known), None)
+    if unknown is not None:
+        raise UnknownField(unknown.name, unknown.type)
 
 
 @lru_cache(maxsize=4096)

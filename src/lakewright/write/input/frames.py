@@ -14,13 +14,18 @@ What always holds: rows that the workers of an engine hold come into this proces
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.spec.types import PRECISION_MAX
+
+_WORD_BITS = 64  # an integer of fewer bits fits int64
 
 
 class ArrowStream(Protocol):
@@ -101,7 +106,7 @@ def in_process(data: object, table: str) -> Any:  # noqa: ANN401 - whatever call
         data = cast("Any", data).collect(engine="streaming")
     if _is_a(data, "polars", "DataFrame"):
         _refuse_objects(cast("Any", data), table)
-        return data
+        return _with_decimals(cast("Any", data), table)
     if isinstance(data, dict):
         return _from_columns(data, table)
     if isinstance(data, list | tuple) and data and all(isinstance(one, dict) for one in data) and _are_rows(data):
@@ -181,7 +186,12 @@ def _holds_objects(dtype: Any) -> bool:  # noqa: ANN401 - a type of an optional 
 def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
     """Return a dict of columns as an Arrow table."""
     try:
-        return pa.table(data)
+        try:
+            return pa.table(data)
+        except OverflowError:
+            return pa.table({name: _wide_integers(values, str(name), table) for name, values in data.items()})
+    except LakewrightError:
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"table {table}: the dict cannot become Arrow data, as each key names a column and its value is a list of "
@@ -190,13 +200,60 @@ def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
         ) from error
 
 
+def _wide_integers(values: Any, column: str, table: str) -> pa.Array:  # noqa: ANN401 - a list or a pandas series
+    """Return a column as an Arrow array, integers beyond 64 bits as decimals of 38 digits."""
+    if not any(isinstance(value, int) and value.bit_length() >= _WORD_BITS for value in values):
+        return pa.array(values)
+    # None, NaN and pandas' NA are the values that a column of integers has for null.
+    decimals = [Decimal(value) if isinstance(value, int) else None for value in values]
+    others = [value for value, one in zip(values, decimals, strict=True) if one is None and not _is_missing(value)]
+    if not others and all(one is None or one.adjusted() < PRECISION_MAX for one in decimals):
+        return pa.array(decimals, pa.decimal128(PRECISION_MAX, 0))
+    reason = f"mixes such integers with {type(others[0]).__name__}" if others else "has integers beyond 38 digits"
+    raise InvalidInputError(
+        f"table {table}: the column {column!r} holds integers beyond 64 bits, which become DECIMAL(38, 0), and "
+        f"{reason}; turn its values into texts",
+        table=table,
+        column=column,
+    )
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or str(value) in {"nan", "<NA>"}
+
+
+def _with_decimals(frame: Any, table: str) -> Any:  # noqa: ANN401 - a frame of an optional package
+    """Return a polars frame with integers of 128 bits, which Arrow does not have, as decimals of 38 digits."""
+    wide = [name for name, dtype in frame.schema.items() if str(dtype) in {"Int128", "UInt128"}]
+    if not wide:
+        return frame
+    polars = sys.modules["polars"]
+    try:
+        return frame.with_columns(frame[name].cast(polars.Decimal(PRECISION_MAX, 0)) for name in wide)
+    except polars.exceptions.InvalidOperationError as error:
+        raise InvalidInputError(
+            f"table {table}: a column of {', '.join(map(repr, wide))} has integers of 128 bits with more than 38 "
+            f"digits; cast it to pl.String",
+            table=table,
+            column=wide[0],
+        ) from error
+
+
 def from_pandas(frame: Any, table: str) -> pa.Table:  # noqa: ANN401 - a frame of an optional package
     """Return a pandas frame as an Arrow table, with the named levels of its index as columns."""
     try:
-        return pa.Table.from_pandas(_index_as_columns(frame, table), preserve_index=False)
+        frame = _index_as_columns(frame, table)
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except OverflowError:
+            names = [name for name, dtype in frame.dtypes.items() if str(dtype) == "object"]
+            wide = {str(name): _wide_integers(frame[name], str(name), table) for name in names}
+            narrow = pa.Table.from_pandas(frame.drop(columns=names), preserve_index=False)
+            columns = [wide[name] if name in wide else narrow.column(name) for name in map(str, frame.columns)]
+            return pa.table(columns, names=list(map(str, frame.columns)))
     except LakewrightError:
         raise
-    except (pa.ArrowException, TypeError, ValueError, AttributeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InvalidInputError(f"table {table}: the frame cannot become Arrow data: {error}", table=table) from error
 
 

@@ -45,6 +45,8 @@ def to_kinds(values: pa.Array | pa.ChunkedArray, *, table: str, source: str, fir
     dtype = values.type
     if pa.types.is_dictionary(dtype):
         values, dtype = values.cast(dtype.value_type), dtype.value_type
+    if len(values) == 0:  # an empty list has no type
+        return np.zeros(0, np.int8)
     if pa.types.is_integer(dtype):
         known = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(KIND_NAMES)))
         numbers = pc.if_else(known, values, None)
@@ -62,7 +64,7 @@ def to_kinds(values: pa.Array | pa.ChunkedArray, *, table: str, source: str, fir
             table=table,
             row=first_row + row,
         )
-    kinds: Kinds = numbers.cast(pa.int8()).to_numpy(zero_copy_only=False) if len(numbers) else np.zeros(0, np.int8)
+    kinds: Kinds = numbers.cast(pa.int8()).to_numpy(zero_copy_only=False)
     return kinds
 
 

@@ -66,6 +66,7 @@ from lakewright.ingestion.local import ingest
 from lakewright.ingestion.move.copy import CopyResult, copy_table
 from lakewright.ingestion.move.migrate import MigrateResult, migrate
 from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
+from lakewright.maintenance.branches import FastForwardResult
 from lakewright.maintenance.expire import ExpireResult
 from lakewright.maintenance.orphans import OrphanResult
 from lakewright.maintenance.partitions import PartitionExpireResult
@@ -171,6 +172,7 @@ __all__ = [
     "ExpireResult",
     "ExplainResult",
     "ExplainSplitInfo",
+    "FastForwardResult",
     "FileStoreTable",
     "FileSystemCatalog",
     "Filter",

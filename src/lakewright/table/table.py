@@ -254,8 +254,9 @@ class FileStoreTable(TableAnalysis):
     ) -> UpdateResult:
         """Give columns new values in the rows that fulfil a condition; without one in all rows.
 
-        A value is plain (text is taken as it stands), `target_col(name)`, an Arrow expression over the table's columns,
-        or a function of the rows as an Arrow table. Where the table tracks its rows, they keep their ids.
+        A value is plain (text is taken as it stands), `target_col(name)`, SQL as `expr("upper(name)")`, an expression
+        of Arrow or polars over the table's columns, or a function of the rows as an Arrow table. Where the table tracks
+        its rows, they keep their ids.
 
         >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,14 @@ T = TypeVar("T")
 _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
 
 
+_NAMES_IN_DELTA = {
+    "when_matched_update_all": "when_matched_update",
+    "whenMatchedUpdateAll": "when_matched_update",
+    "when_not_matched_insert_all": "when_not_matched_insert",
+    "whenNotMatchedInsertAll": "when_not_matched_insert",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBuilder(ABC):
     """A merge with the clauses so far: every clause returns a new builder, and each call of `execute` runs the merge.
@@ -64,6 +72,12 @@ class MergeBuilder(ABC):
     store: TableStore
     on: On
     clauses: tuple[Clause, ...] = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Point from the names that Delta Lake has to those of this class."""
+        ours = _NAMES_IN_DELTA.get(name)
+        hint = f"; without assignments, {ours}() sets all columns" if ours else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def when_matched_update(
         self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None

@@ -68,6 +68,7 @@ from lakewright.ingestion.move.migrate import MigrateResult, migrate
 from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
 from lakewright.maintenance.branches import FastForwardResult
 from lakewright.maintenance.expire import ExpireResult
+from lakewright.maintenance.global_indexes import DropIndexResult
 from lakewright.maintenance.orphans import OrphanResult
 from lakewright.maintenance.partitions import PartitionExpireResult
 from lakewright.maintenance.purge import PurgeResult
@@ -168,6 +169,7 @@ __all__ = [
     "DeletionFile",
     "Diagnosis",
     "Distribution",
+    "DropIndexResult",
     "EventKind",
     "ExpireResult",
     "ExplainResult",

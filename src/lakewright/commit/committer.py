@@ -356,7 +356,7 @@ class Committer:
             marker=marker_of(messages, identifier, change, kind),
             once_since=self.once_since,
             replaced=replaced,
-            details=details,
+            details=replace(details, properties={**self.store.snapshot_properties, **details.properties}),
         )
 
     def _batch_user(self, messages: Sequence[CommitMessage]) -> str:

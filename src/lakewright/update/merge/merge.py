@@ -22,6 +22,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
+from lakewright.spec.arguments import Properties
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.schema.table_schema import BucketMode
@@ -109,12 +110,14 @@ class MergeBuilder(ABC):
         """Delete rows that no source row matches."""
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "delete", None, condition))
 
-    def execute(self, *, job_id: str | None = None) -> UpdateResult:
+    def execute(self, *, job_id: str | None = None, snapshot_properties: Properties | None = None) -> UpdateResult:
         """Run the merge: one snapshot in which the clauses hold for every row, and the counts of changed rows.
 
         A job id is committed only once: a second run finds the snapshot of the first, and returns its result.
         """
-        return change(self.store, self.prepare(), operation="MERGE", job=JobRun.of(self.store, job_id))
+        store = self.store.with_snapshot_properties(snapshot_properties)
+        prepare = replace(self, store=store).prepare()
+        return change(store, prepare, operation="MERGE", job=JobRun.of(store, job_id))
 
     @abstractmethod
     def prepare(self) -> Prepare:

@@ -206,7 +206,8 @@ RETURNED = frozenset(
     " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
     " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
     " AnalyzeResult ColumnStatistics TableStatistics PartitionExpireResult PurgeResult WriteResult Finding VerifyResult"
-    " CopyResult Check Diagnosis MetricsEvent RepairResult RepairStep UnexistingResult".split()
+    " CopyResult Check Diagnosis MetricsEvent RepairResult RepairStep UnexistingResult DropIndexResult"
+    " FastForwardResult".split()
 )
 
 # Valid values by the name of an argument; by `Class.method.argument` where that name means several things.

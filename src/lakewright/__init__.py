@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakewright.public import __all__ as __all__
     from lakewright.statements.embedded.context import SQLContext as SQLContext
     from lakewright.statements.embedded.context import sql as sql
+    from lakewright.statements.embedded.expression import expr as expr
 else:
     # Not in `__all__`: they load an HTTP client, a database driver, a SQL parser or another library of frames, which
     # most programs do not need.
@@ -26,10 +27,11 @@ else:
         "JdbcCatalog": "lakewright.catalog.jdbc",
         "SQLContext": "lakewright.statements.embedded.context",
         "sql": "lakewright.statements.embedded.context",
+        "expr": "lakewright.statements.embedded.expression",
         "scan_polars": "lakewright.frames.polars",
         "duckdb_relation": "lakewright.frames.duckdb",
     }
-    _EXTRAS = {"SQLContext": "sql", "sql": "sql", "scan_polars": "polars", "duckdb_relation": "duckdb"}
+    _EXTRAS = {"SQLContext": "sql", "sql": "sql", "expr": "sql", "scan_polars": "polars", "duckdb_relation": "duckdb"}
 
     def __getattr__(name: str) -> object:
         """Load all public names when the first one is asked for; catalogs on servers and SQL when they are named."""

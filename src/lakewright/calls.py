@@ -20,7 +20,7 @@ from lakewright.errors import InvalidInputError, UnsupportedError, counted, nami
 from lakewright.maintenance.alter import alter
 from lakewright.read.request import Columns, ReadRequest, SnapshotRange
 from lakewright.spec import arguments
-from lakewright.spec.arguments import IncrementalMode, Moment, Path, SchemaMode, WriteMode
+from lakewright.spec.arguments import IncrementalMode, Moment, Path, Properties, SchemaMode, WriteMode
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.changes import SchemaChange
@@ -115,6 +115,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     progress: bool | ProgressCallback | None = None,
     concurrency: int | None = None,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
 ) -> CommitResult:
     """Write rows into a table and commit them in one snapshot.
 
@@ -147,8 +148,9 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     """
     if (on_workers := engine_verb(data, "write_table")) is not None:
         options = {"partitions": partitions, "schema_mode": schema_mode, "concurrency": concurrency}
-        return cast("CommitResult", on_workers(data, table, mode, **options, job_id=job_id, progress=progress))
-    target = opened(table)
+        options |= {"job_id": job_id, "snapshot_properties": snapshot_properties, "progress": progress}
+        return cast("CommitResult", on_workers(data, table, mode, **options))
+    target = opened(table, snapshot_properties)
     check_mode(target, mode, schema_mode)
     partitions = arguments.optional(arguments.mapping, "partitions", partitions)
     check_partitions(target, mode, partitions)

@@ -66,7 +66,9 @@ from lakewright.ingestion.local import ingest
 from lakewright.ingestion.move.copy import CopyResult, copy_table
 from lakewright.ingestion.move.migrate import MigrateResult, migrate
 from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
+from lakewright.maintenance.branches import FastForwardResult
 from lakewright.maintenance.expire import ExpireResult
+from lakewright.maintenance.global_indexes import DropIndexResult
 from lakewright.maintenance.orphans import OrphanResult
 from lakewright.maintenance.partitions import PartitionExpireResult
 from lakewright.maintenance.purge import PurgeResult
@@ -167,10 +169,12 @@ __all__ = [
     "DeletionFile",
     "Diagnosis",
     "Distribution",
+    "DropIndexResult",
     "EventKind",
     "ExpireResult",
     "ExplainResult",
     "ExplainSplitInfo",
+    "FastForwardResult",
     "FileStoreTable",
     "FileSystemCatalog",
     "Filter",

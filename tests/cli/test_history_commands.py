@@ -56,7 +56,14 @@ def test_history_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert (table.store.snapshots.ids(), table.list_tags()) == ([1, 2], ["v1"])
     assert run("rollback", "v1", "--as-latest") == {"snapshot_id": 3}
     assert lw.read_table(table)["n"].to_pylist() == [1]
-    run("branch", "fast-forward", "a")
+    plan = run("branch", "fast-forward", "a", "--dry-run")
+    assert isinstance(plan, dict)
+    assert (plan["lost_snapshot_ids"], plan["has_loss"], plan["dry_run"]) == ([3], True, True)
+    assert code_of(["branch", "fast-forward", "d.t", "a", "-w", str(tmp_path)]) == 1  # nobody answers
+    assert lw.read_table(table)["n"].to_pylist() == [1]
+    forwarded = run("branch", "fast-forward", "a", "--yes")
+    assert isinstance(forwarded, dict)
+    assert (forwarded["snapshot_ids"], forwarded["dry_run"]) == ([3], False)
     assert lw.read_table(table)["n"].to_pylist() == [1, 2]
     run("consumer", "reset", "me", "--next", "2")
     assert run("consumer") == [{"consumer": "me", "next_snapshot": 2}]

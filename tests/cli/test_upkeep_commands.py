@@ -44,6 +44,7 @@ VERBS = {
 OTHERS = {
     *("copy", "refreshed", "snapshot", "comment", "row_type", "merge", "delete", "update", "upsert"),
     *("list_consumers", "reset_consumer", "clear_consumers", "expire_consumers"),
+    "drop_global_index",
     *("rollback_to_watermark", "rollback_to_as_latest"),
     *("delete_by_row_id", "update_by_row_id", "statistics", "list_tags", "list_branches"),
     *("create_tag", "replace_tag", "rename_tag", "delete_tag"),

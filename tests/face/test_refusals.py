@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import lakewright as lw
 import lakewright.pypaimon as face
 from lakewright.errors import InvalidInputError
 
@@ -80,3 +81,42 @@ def test_errors_of_the_core_have_the_words_of_pypaimon_and_their_facts(tmp_path:
     with pytest.raises(ValueError, match="Cannot change bucket number"):
         table.copy({"bucket": "2"})
     assert table.copy({"bucket": "1"}).total_buckets == 1
+
+
+def test_errors_about_columns_begin_with_the_words_of_pypaimon(tmp_path: Path) -> None:
+    table = _table(tmp_path, {})
+    writer = table.new_batch_write_builder().new_write()
+    fewer = pa.table({table.field_names[0]: pa.array([1], pa.int64())})
+    with pytest.raises(ValueError, match=r"^Input schema isn't consistent with table schema and write cols"):
+        writer.write_arrow(fewer)
+    with pytest.raises(ValueError, match=r"^Input schema isn't consistent with table schema and write cols"):
+        writer.write_row(face.GenericRow([1], table.fields))
+    writer.close()
+
+
+def test_system_tables_that_pypaimon_lacks_are_those_of_lakewright(tmp_path: Path) -> None:
+    _table(tmp_path, {})
+    catalog = face.CatalogFactory.create({"warehouse": str(tmp_path)})
+    for name in ("statistics", "aggregation_fields"):
+        system = catalog.get_table(f"d.t${name}")
+        assert lw.read_table(system).schema.names[0] in {"snapshot_id", "field_name"}
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [
+        ({"options": {"bucket": "2"}}, "set 'bucket-key' to the columns .* or 'bucket' to -1"),
+        (
+            {"primary_keys": ["k"], "partition_keys": ["p"], "options": {"bucket": "2"}},
+            r"lacks the partition columns \['p'\].*add them to the primary key, or set 'bucket' to -1",
+        ),
+    ],
+)
+def test_tables_that_java_refuses_are_refused_with_what_to_set(
+    tmp_path: Path, wish: dict[str, object], says: str
+) -> None:
+    catalog = face.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d", ignore_if_exists=True)
+    schema = face.Schema.from_pyarrow_schema(pa.schema({"k": pa.int32(), "p": pa.int32()}), **wish)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=says):
+        catalog.create_table("d.refused", schema)

@@ -191,3 +191,12 @@ def test_conditions_of_a_merge_may_compute(table: face.FileStoreTable) -> None:
     ):
         with pytest.raises(ValueError, match=said):
             merged(wrong)
+
+
+def test_text_is_a_literal_whatever_it_reads_as(table: face.FileStoreTable) -> None:
+    rows = _commit(table, _update(table).update_by_predicate("id = 1", {"name": "upper(name)"}))
+    assert [name for _, name, _ in rows] == ["x", "upper(name)", "x", "x"]
+    source = pa.table({"id": pa.array([1, 2], pa.int32())})
+    clause = face.WhenMatched.update({"name": "name || '!'"})
+    rows = _commit(table, _update(table).merge_into(source, on=["id"], when_matched=[clause]))
+    assert [name for _, name, _ in rows] == ["x", "name || '!'", "name || '!'", "x"]

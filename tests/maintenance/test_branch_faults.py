@@ -67,7 +67,7 @@ def rename(catalog: lw.Catalog) -> None:
 
 
 def forward(catalog: lw.Catalog) -> None:
-    catalog.fast_forward("d.t", "b")
+    catalog.fast_forward("d.t", "b", allow_loss=True)
 
 
 def back(catalog: lw.Catalog) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.maintenance import branches
 from lakewright.testing.storage import MemoryStorage
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
@@ -163,7 +164,7 @@ def test_errors_say_which_branch_and_tag(catalog: lw.Catalog) -> None:
         table.rename_branch("dev", "second")
     assert target.value.branch == "second"
     with pytest.raises(lw.InvalidInputError, match="no snapshot to forward to"):
-        table.fast_forward("dev")
+        table.fast_forward("dev", allow_loss=True)
     with pytest.raises(lw.InvalidInputError, match="itself"):
         catalog.get_table("d.t$branch_dev").fast_forward("dev")
     assert table.list_branches() == ["dev", "second"]
@@ -213,12 +214,12 @@ def test_fast_forward_keeps_the_schemas_of_tags_that_it_keeps(catalog: lw.Catalo
     table = catalog.get_table("d.t")
     write(table, 3)
     table.create_tag("rollback-of-3-0a1b2c3d", 3)  # as a rollback names the tag that keeps its target
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     table = catalog.get_table("d.t")
     assert (keys(table), table.field_names, table.store.schemas.ids()) == ([1, 10], ["k", "v"], [0, 1, 2])
     assert keys(table, tag="rollback-of-3-0a1b2c3d") == [1, 2, 3]
     assert table.verify(full=True, snapshots="all").findings == ()
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     assert table.store.schemas.ids() == [0, 1, 2]
 
 
@@ -232,7 +233,7 @@ def test_fast_forward_takes_the_history_of_the_branch(catalog: lw.Catalog) -> No
     branch.create_tag("good")
     write(branch, 11)
     write(branch, 12)
-    catalog.fast_forward("d.t", "dev")
+    catalog.fast_forward("d.t", "dev", allow_loss=True)
     assert table.store.snapshots.ids() == [1, 2, 3, 4]
     assert keys(table) == keys(branch) == [1, 10, 11, 12]
     assert sorted(table.list_tags()) == ["good", "v1"]
@@ -251,14 +252,14 @@ def test_fast_forward_takes_the_schema_of_the_branch(catalog: lw.Catalog) -> Non
     catalog.alter_table("d.t$branch_dev", [lw.SchemaChange.add_column("there", lw.AtomicType("INT"))])
     branch = catalog.get_table("d.t$branch_dev")
     lw.write_table(pa.table({"k": [5], "v": ["x"], "there": pa.array([5], pa.int32())}), branch)
-    catalog.fast_forward("d.t", "dev")
+    catalog.fast_forward("d.t", "dev", allow_loss=True)
     forwarded = catalog.get_table("d.t")
     assert (forwarded.field_names, forwarded.store.schemas.ids()) == (["k", "v", "there"], [0, 1, 2, 3])
     assert lw.read_table(forwarded).sort_by("k")["there"].to_pylist() == [None, 5]
     assert keys(table) == [1, 5]
     assert forwarded.verify(full=True, snapshots="all").findings == ()
     before = table.store.snapshots.ids(), table.store.snapshots.latest()
-    catalog.fast_forward("d.t", "dev")
+    catalog.fast_forward("d.t", "dev", allow_loss=True)
     assert (table.store.snapshots.ids(), table.store.snapshots.latest()) == before
     assert forwarded.store.schemas.ids() == [0, 1, 2, 3]
 
@@ -280,7 +281,7 @@ def test_columns_that_two_branches_gave_one_id_stay_apart(catalog: lw.Catalog) -
     with here.new_write() as writer:
         writer.write_arrow(pa.table({"k": [6], "v": ["x"], "here": pa.array([6], pa.int32())}))
         messages = writer.prepare_commit()
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     with here.new_commit() as commit:
         commit.commit(messages)
     forwarded = catalog.get_table("d.t")
@@ -304,7 +305,7 @@ def test_a_schema_number_is_not_given_to_another_schema_by_a_fast_forward(catalo
     with late.new_write() as writer:
         writer.write_arrow(pa.table({"k": [3], "v": ["x"], "price": pa.array([4711], pa.int32())}))
         messages = writer.prepare_commit()
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     catalog.alter_table("d.t", [lw.SchemaChange.add_column("age", lw.AtomicType("INT"))])
     with catalog.get_table("d.t").new_batch_write_builder().new_commit() as commit:
         commit.commit([lw.CommitMessage.deserialize(message.serialize()) for message in messages])
@@ -332,7 +333,7 @@ def test_a_branch_of_a_state_before_a_change_of_columns_has_all_schemas_that_its
         branch.compact(full=True)
         assert keys(branch) == [1, 4]
     assert table.verify(full=True, snapshots="all").findings == ()
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     assert (keys(table), catalog.get_table("d.t").field_names) == ([1, 4], ["k", "v"])
 
 
@@ -340,7 +341,7 @@ def test_fast_forward_to_a_branch_without_a_common_snapshot(catalog: lw.Catalog)
     table = two_snapshots(catalog)
     table.create_branch("fresh")
     write(catalog.get_table("d.t$branch_fresh"), 7)
-    table.fast_forward("fresh")
+    table.fast_forward("fresh", allow_loss=True)
     assert (keys(table), table.store.snapshots.ids(), table.list_tags()) == ([7], [1], [])
 
 
@@ -350,7 +351,7 @@ def test_fast_forward_when_the_common_snapshot_has_expired(catalog: lw.Catalog) 
     write(table, 3)
     table.expire_snapshots(retain_max=1, retain_min=1)
     assert table.store.snapshots.ids() == [3]
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     assert (keys(table), table.store.snapshots.ids()) == ([1], [1])
     write(table, 4)
     assert keys(table) == [1, 4]
@@ -365,7 +366,7 @@ def test_fast_forward_leaves_one_line_of_history(catalog: lw.Catalog) -> None:
         write(branch, key)
     branch.expire_snapshots(retain_max=1, retain_min=1)
     assert branch.store.snapshots.ids() == [4]
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     assert (keys(table), table.store.snapshots.ids()) == ([1, 10, 11, 12], [4])
     assert keys(table, tag="v1") == [1]
     assert table.verify(full=True, snapshots="all").is_sound
@@ -382,7 +383,7 @@ def test_fast_forward_after_a_rollback_below_the_branch(catalog: lw.Catalog) -> 
     table.create_tag("later")
     table.rename_tag("later", "renamed")
     write(catalog.get_table("d.t$branch_dev"), 3)
-    table.fast_forward("dev")
+    table.fast_forward("dev", allow_loss=True)
     forwarded = catalog.get_table("d.t")
     assert (keys(forwarded), forwarded.store.snapshots.ids()) == ([1, 2, 3], [2, 3])
     assert forwarded.list_tags() == ["v1"]
@@ -424,3 +425,69 @@ def test_a_branch_cut_short_on_an_object_store_can_be_made_or_dropped(tmp_path: 
     table.drop_branch("dev")
     table.create_branch("dev", "v2")
     assert keys(catalog.get_table("d.t$branch_dev")) == [1, 2]
+
+
+def test_fast_forward_refuses_to_lose_rows_and_tags(catalog: lw.Catalog) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("fresh")
+    write(catalog.get_table("d.t$branch_fresh"), 7)
+    with pytest.raises(
+        lw.InvalidInputError, match=r"2 snapshots \(1, 2\) and 1 tag \(v1\).*allow_loss=True"
+    ) as refused:
+        table.fast_forward("fresh")
+    assert (refused.value.snapshot_ids, refused.value.tags) == ((1, 2), ("v1",))
+    plan = catalog.fast_forward("d.t", "fresh", dry_run=True)
+    assert (plan.snapshot_ids, plan.lost_snapshot_ids, plan.tags, plan.dry_run) == ((1, 2), (1, 2), ("v1",), True)
+    assert (keys(table), table.list_tags()) == ([1, 2], ["v1"])
+    result = table.fast_forward("fresh", allow_loss=True)
+    assert (result.snapshot_id, result.snapshot_ids, result.tags, result.has_loss) == (1, (1, 2), ("v1",), True)
+    assert (keys(table), table.list_tags()) == ([7], [])
+
+
+def test_fast_forward_without_a_loss_needs_no_leave(catalog: lw.Catalog) -> None:
+    """Other tags of the common snapshot stay; compactions of the table may go."""
+    table = two_snapshots(catalog)
+    table.create_tag("here")
+    table.create_tag("same", 2)
+    table.create_branch("dev", "here")
+    branch = catalog.get_table("d.t$branch_dev")
+    write(branch, 3)
+    table.compact(full=True)
+    result = table.fast_forward("dev")
+    assert (result.snapshot_ids, result.lost_snapshot_ids, result.tags, result.has_loss) == ((3,), (), (), False)
+    assert (keys(table), sorted(table.list_tags())) == ([1, 2, 3], ["here", "same", "v1"])
+    assert not table.fast_forward("dev").snapshot_ids
+    write(table, 4)
+    table.create_tag("late")
+    assert table.fast_forward("dev", dry_run=True).lost_snapshot_ids == (4,)
+    table.rollback_to(3)
+    write(branch, 5)
+    branch.expire_snapshots(retain_max=1, retain_min=1)
+    branch.create_tag("late")
+    assert table.fast_forward("dev", dry_run=True).has_loss  # its past is not known to the branch any more
+    table.create_tag("base")
+    table.drop_branch("dev")
+    table.create_branch("dev", "base")
+    write(branch, 6)
+    branch.expire_snapshots(retain_max=1, retain_min=1)
+    assert table.fast_forward("dev").snapshot_ids == (1, 2, 3)
+    assert keys(table) == [1, 2, 3, 6]
+
+
+def test_fast_forward_loses_no_row_that_is_committed_while_it_runs(
+    catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = two_snapshots(catalog)
+    table.create_branch("dev", snapshot_id=2)
+    write(catalog.get_table("d.t$branch_dev"), 3)
+    publish = branches.publish_above
+
+    def write_first(*given: object, **options: object) -> object:
+        monkeypatch.setattr(branches, "publish_above", publish)
+        write(table, 9)
+        return publish(*given, **options)
+
+    monkeypatch.setattr(branches, "publish_above", write_first)
+    with pytest.raises(lw.InvalidInputError, match=r"1 snapshot \(3\)"):
+        table.fast_forward("dev")
+    assert keys(table) == [1, 2, 9]

@@ -20,9 +20,9 @@ OPTIONS = {"lakewright.write-threads": "1", "lakewright.read-threads": "1"}
 VERBS: dict[str, Callable[[lw.FileStoreTable], object]] = {
     "rollback": lambda table: table.rollback_to(2),
     "rollback to a tag that has expired": lambda table: table.rollback_to("old"),
-    "fast-forward": lambda table: table.fast_forward("b"),
-    "fast-forward to fewer columns": lambda table: table.fast_forward("b"),
-    "fast-forward to other columns": lambda table: table.fast_forward("b"),
+    "fast-forward": lambda table: table.fast_forward("b", allow_loss=True),
+    "fast-forward to fewer columns": lambda table: table.fast_forward("b", allow_loss=True),
+    "fast-forward to other columns": lambda table: table.fast_forward("b", allow_loss=True),
 }
 WANTED = {
     "rollback": [1, 2],

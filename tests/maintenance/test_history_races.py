@@ -48,7 +48,7 @@ VERBS: dict[str, Verb] = {
     "expire": lambda t: t.expire_snapshots(retain_max=1, retain_min=1),
     "rollback": lambda t: t.rollback_to(2),
     "restore": lambda t: t.rollback_to_as_latest(2),
-    "forward": lambda t: t.fast_forward("b"),
+    "forward": lambda t: t.fast_forward("b", allow_loss=True),
     "branch of a tag": lambda t: t.create_branch("new", "v1"),
     "branch of a snapshot": lambda t: t.create_branch("new", snapshot_id=2),
     "rename a branch": lambda t: t.rename_branch("b", "c"),

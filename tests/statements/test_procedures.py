@@ -170,7 +170,9 @@ def test_branches(session: LocalSession, table: FileStoreTable) -> None:
     session.sql("CALL sys.rename_branch('d.t', 'b', 'c')")
     with pytest.raises(NotFoundError, match="'nothing' doesn't exist"):
         session.sql("CALL sys.delete_branch('d.t', 'c,nothing')")
-    session.sql("CALL sys.fast_forward('d.t', 'a')")
+    with pytest.raises(InvalidInputError, match="allow_loss=True"):
+        session.sql("CALL sys.fast_forward('d.t', 'a')")
+    session.sql("CALL sys.fast_forward('d.t', 'a', allow_loss => true)")
     assert numbers(table) == [0]
     session.sql("CALL sys.delete_branch('d.t', 'a,c')")
     assert table.list_branches() == []

@@ -477,7 +477,7 @@ class Tables:
                     table.partitions.pop(name, None)
                     return None
                 case ("POST", name, "forward"):
-                    fast_forward(store, name)
+                    fast_forward(store, name, allow_loss=True)
                     self._reload(table, MAIN_BRANCH)
                     return None
                 case ("POST", name, "rename"):

@@ -346,7 +346,7 @@ class UpkeepVerbs(RowVerbs):
         tags = {tag: at for tag, at in main.tags.items() if at[0] < first}
 
         def call(catalog: lw.Catalog) -> None:
-            mix.table(MAIN, catalog).fast_forward(name)
+            mix.table(MAIN, catalog).fast_forward(name, allow_loss=True)
 
         def judge(after: Lines, done: bool) -> None:
             mix.judge_others(after, MAIN)

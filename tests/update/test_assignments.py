@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -17,7 +17,7 @@ import lakewright as lw
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec.arrow import to_arrow_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType
-from lakewright.update.values import Assignments, Scope, check_assignments
+from lakewright.update.values import Assignments, Scope, check_assignments, refuse_names_as_text
 
 FIELDS = (
     DataField(0, "id", AtomicType("INT", nullable=False)),
@@ -178,3 +178,56 @@ def test_nulls_of_rows_are_refused_where_the_column_takes_none() -> None:
     with pytest.raises(InvalidInputError, match="NOT NULL") as caught:
         made.evaluate(2, TARGET_ROWS)
     assert caught.value.column == "id"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["upper(name)", "concat(name, '!')", "name || '!'", "n + 1", "id*n", "t.name || 'x'", "`name` || 'x'", "2 * n"],
+)
+def test_text_that_reads_as_an_expression_over_columns_is_refused(text: str) -> None:
+    scope = Scope(FIELDS)
+    with pytest.raises(lw.InvalidInputError, match=r"lw\.expr\(.*lw\.lit\("):
+        refuse_names_as_text({"name": text}, scope, table="d.t")
+    refuse_names_as_text({"name": lw.lit(text)}, scope, table="d.t")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name", "first-name", "a (name)", "n/a", "Hello, name!", "upper(other)", "2024-01-01", "", "f(x) = 1"],
+)
+def test_other_text_is_a_literal(text: str) -> None:
+    refuse_names_as_text({"name": text}, Scope(FIELDS), table="d.t")
+
+
+def test_expressions_in_sql_and_of_polars() -> None:
+    both = {"n": lw.expr("n * 2 + id"), "name": pl.col("name") + "!"}
+    made = check(both)
+    assert (made.target_columns, made.source_columns) == (("id", "n", "name"), ())
+    made = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
+    rows = pa.table({"id": pa.array([1, 2], pa.int32()), "n": [10, 20], "name": ["a", "b"]})
+    assert made.evaluate(2, rows).to_pylist() == [{"n": 21, "name": "a!"}, {"n": 42, "name": "b!"}]
+    constant = check({"n": pl.lit(7), "name": lw.expr("'x'")})
+    assert constant.target_columns == ()
+    assert constant.evaluate(2, rows).to_pylist() == [{"n": 7, "name": "x"}] * 2
+
+
+def test_expressions_in_sql_see_both_sides_of_a_merge() -> None:
+    made = check({"n": lw.expr("t.n + s.n"), "name": pl.col("s.text")}, Scope(FIELDS, SOURCE))
+    assert (made.target_columns, set(made.source_columns)) == (("n",), {"n", "text"})
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    [
+        (lambda: lw.expr("sum(n)"), "over one row"),
+        (lambda: lw.expr("(SELECT 1)"), "over one row"),
+        (lambda: lw.expr("row_number() OVER (ORDER BY n)"), "over one row"),
+        (lambda: lw.expr("missing + 1"), "'missing', which is unknown"),
+        (lambda: pl.col("missing"), "'missing', which is unknown"),
+        (lambda: pl.col("n").sum(), "a value for each row"),
+        (lambda: lw.expr("name"), "BIGINT"),
+    ],
+)
+def test_wrong_expressions_are_refused_before_anything_is_read(expression: Callable[[], object], says: str) -> None:
+    with pytest.raises(lw.InvalidInputError if "unknown" not in says else lw.NotFoundError, match=says):
+        check({"n": expression()})

@@ -315,8 +315,18 @@ def test_columns_under_a_global_index_are_not_changed(tmp_path: Path) -> None:
     )
     with table.new_batch_write_builder().new_commit() as commit:
         commit.commit([message])
-    with pytest.raises(lw.UnsupportedError, match="'v' has a global index"):
+    with pytest.raises(lw.UnsupportedError, match=r"'v' has a global index.* table.drop_global_index\('v'\)"):
         table.update_by_row_id(pa.table({"_ROW_ID": [1], "v": [1]}))
     table.update_by_row_id(pa.table({"_ROW_ID": [1], "s": ["other"]}))
     table.delete_by_row_id([2])
     assert len(_read(table)) == 29
+    with pytest.raises(lw.NotFoundError, match="'s' has no global index"):
+        table.drop_global_index("s")
+    with pytest.raises(lw.NotFoundError, match="'v' has no global index of the type 'bitmap'"):
+        table.drop_global_index("v", "bitmap")
+    assert table.drop_global_index("v", dry_run=True).files == (path.name,)
+    dropped = table.drop_global_index("v", "btree")
+    assert (dropped.files, dropped.columns, dropped.snapshot_id is not None) == ((path.name,), ("v",), True)
+    table.update_by_row_id(pa.table({"_ROW_ID": [1], "v": [1]}))
+    assert len(_read(table)) == 29
+    assert table.verify(full=True).is_sound

@@ -28,6 +28,7 @@ from lakewright.errors import (
     naming,
 )
 from lakewright.maintenance.alter import alter
+from lakewright.maintenance.branches import FastForwardResult
 from lakewright.metadata.store import spec_name
 from lakewright.spec import arguments
 from lakewright.spec.arguments import Age
@@ -274,9 +275,15 @@ class Catalog(ABC):
         """Give a branch another name."""
         self._table(as_identifier(identifier)).rename_branch(from_branch, to_branch)
 
-    def fast_forward(self, identifier: str | Identifier, branch_name: str) -> None:
+    def fast_forward(
+        self,
+        identifier: str | Identifier,
+        branch_name: str,
+        allow_loss: bool = False,  # noqa: FBT001, FBT002 - as `table.fast_forward`
+        dry_run: bool = False,  # noqa: FBT001, FBT002
+    ) -> FastForwardResult:
         """Bring the table to the state of a branch; see `table.fast_forward`."""
-        self._table(as_identifier(identifier)).fast_forward(branch_name)
+        return self._table(as_identifier(identifier)).fast_forward(branch_name, allow_loss, dry_run)
 
     def list_branches(self, identifier: str | Identifier) -> list[str]:
         """Return the names of the branches beside `main`."""

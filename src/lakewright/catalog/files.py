@@ -19,6 +19,7 @@ from lakewright.metadata.store import placed
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.schema.option_keys import warn_of_unknown
+from lakewright.spec.schema.supported import check_column_types
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.storage.base import Storage
 from lakewright.storage.layout import Layout, check_name, database_directory
@@ -49,6 +50,7 @@ def first_schema(
     with naming(name.get_full_name()):
         schema = new_table_schema(with_defaults(declared, options), time_millis=now_millis())
         check_merging(schema)
+        check_column_types(schema)
         check_external_paths(storage, layout, schema)
     warn_of_unknown(f"table {name.get_full_name()}", layout.root, schema.options)
     return schema

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lakewright.catalog.system.views import ReadableTable, RowsView, SystemReadBuilder, SystemTable
-from lakewright.errors import BranchNotExistException, InvalidInputError, TableNotExistException
+from lakewright.errors import BranchNotExistException, InvalidInputError, TableNotExistException, naming
 from lakewright.metadata.home import FILES, Home
 from lakewright.metadata.refs import branches
 from lakewright.metadata.schemas import Schemas
@@ -90,9 +91,16 @@ def _is_of_tables(key: str) -> bool:
     return rule.scope is Scope.TABLE and key not in OPENING
 
 
-def opened(table: FileStoreTable | Path) -> FileStoreTable:
-    """Return a table, given as itself or by its path, with its newest schema."""
-    return open_table(table) if isinstance(table, str | os.PathLike) else _table(table).refreshed()
+def opened(table: FileStoreTable | Path, snapshot_properties: object = None) -> FileStoreTable:
+    """Return a table, given as itself or by its path, with its newest schema.
+
+    Every snapshot that it publishes records the properties.
+    """
+    found = open_table(table) if isinstance(table, str | os.PathLike) else _table(table).refreshed()
+    if snapshot_properties is None:
+        return found
+    with naming(found.name):
+        return replace(found, store=found.store.with_snapshot_properties(snapshot_properties))
 
 
 def readable(table: ReadableTable | Path) -> ReadableTable:

@@ -51,6 +51,7 @@ from lakewright.spec.identifier import MAIN_BRANCH, Identifier
 from lakewright.spec.manifest import Partition
 from lakewright.spec.schema.declaration import Schema, new_table_schema
 from lakewright.spec.schema.option_keys import check_catalog_options, warn_of_unknown
+from lakewright.spec.schema.supported import check_column_types
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.storage.credentials import Credentials
 from lakewright.storage.layout import Layout, check_name
@@ -229,6 +230,7 @@ class RESTCatalog(Catalog):
                 )
             new_schema = new_table_schema(declared, time_millis=now_millis())
             check_merging(new_schema)
+            check_column_types(new_schema)
             self._check_external_paths(new_schema)
         warn_of_unknown(f"table {name.get_full_name()}", name.get_full_name(), new_schema.options)
         try:

@@ -355,7 +355,7 @@ class Committer:
             seen=first_seen(messages),
             once_since=self.once_since,
             replaced=replaced,
-            details=details,
+            details=replace(details, properties={**self.store.snapshot_properties, **details.properties}),
         )
 
     def _batch_user(self, messages: Sequence[CommitMessage]) -> str:

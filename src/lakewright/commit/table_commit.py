@@ -21,7 +21,7 @@ from lakewright.commit.files import delete_written, files_of
 from lakewright.commit.message.message import CommitMessage
 from lakewright.display.notebook import InNotebook
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.store import TableStore, check_properties
 from lakewright.spec import arguments
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.options import CoreOptions
@@ -351,8 +351,4 @@ def _spec(given: object) -> dict[str, object]:
 
 
 def _text_map(properties: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    given = {} if properties is None else arguments.mapping("snapshot_properties", properties)
-    for key, value in given.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise arguments.wrong(f"the snapshot property {key!r}", "a text", value)
-    return properties
+    return None if properties is None else check_properties(properties)

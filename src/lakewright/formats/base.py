@@ -31,11 +31,12 @@ from lakewright.spec.stats import (
     parse_stats_mode,
     truncate,
 )
-from lakewright.spec.types import AtomicType, DataField, DataType, Value, types_inside
+from lakewright.spec.types import AtomicType, DataField, DataType, MapType, Value, types_inside
 from lakewright.spec.units import MIB, parse_memory
 
 FORMATS = ("parquet", "orc", "avro")
 _NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())
+_MAP_COLUMNS = "__field_mapping"  # the first part of a MAP whose values are spread over shared columns
 _SYSTEM_MODES = {"_SEQUENCE_NUMBER": "full", "_VALUE_KIND": "full", "_ROW_ID": "full"}
 
 
@@ -247,6 +248,20 @@ def corrupt(path: str, reason: str) -> CorruptTableError:
         f"the file {path} is damaged: {reason}. Restore it from a copy, or roll back to a snapshot without it",
         path=path,
     )
+
+
+def check_map_layout(field: DataField, stored: pa.DataType, path: str) -> None:
+    """Raise UnsupportedError for a MAP whose values are spread over shared columns (`map.storage-layout`).
+
+    The file says so, not the table: its option may be older or newer than the file.
+    """
+    if isinstance(field.type, MapType) and pa.types.is_struct(stored) and stored.get_field_index(_MAP_COLUMNS) >= 0:
+        raise UnsupportedError(
+            f"the column {field.name!r} of the file {path} is a MAP with the storage layout 'shared-shredding', which "
+            "is not supported; leave the column out, or read it with the engine that wrote it",
+            path=path,
+            column=field.name,
+        )
 
 
 def codec_of(codecs: Mapping[str, str], compression: str, file_format: str) -> str:

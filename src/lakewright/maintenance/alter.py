@@ -20,6 +20,7 @@ from lakewright.read.fit import check_values_fit
 from lakewright.spec.schema.changes import SchemaChange
 from lakewright.spec.schema.evolution import apply_changes, without_lossy
 from lakewright.spec.schema.option_keys import warn_of_unknown
+from lakewright.spec.schema.supported import check_column_types
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.storage.layout import MAIN_BRANCH
 
@@ -36,6 +37,7 @@ def alter(store: TableStore, changes: Sequence[SchemaChange] | PlanChanges, *, t
 
     def check(old: TableSchema, new: TableSchema) -> None:
         check_merging_kept(old, new)
+        check_column_types(new, old)
         _check_external(store, old, new)
         warn_of_unknown(f"table {store.name}", store.layout.root, new.options.keys() - old.options.keys())
         asked = without_lossy(changes(old) if callable(changes) else changes)

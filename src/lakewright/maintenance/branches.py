@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from lakewright.commit.files import prune_dropped_table
+from lakewright.display.notebook import InNotebook
 from lakewright.errors import (
     BranchAlreadyExistException,
     BranchNotExistException,
@@ -31,6 +32,7 @@ from lakewright.errors import (
     InvalidInputError,
     NotFoundError,
     UnsupportedError,
+    counted,
 )
 from lakewright.maintenance.restore import is_pin, pinned, publish_above, remove_left_pins, until_undisturbed
 from lakewright.maintenance.rollback import (
@@ -48,6 +50,7 @@ from lakewright.spec.manifest import ManifestFile
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import (
     MAX_LONG,
+    CommitKind,
     Snapshot,
     Tag,
     is_same_state,
@@ -62,6 +65,8 @@ from lakewright.storage.base import Storage
 from lakewright.storage.layout import MAIN_BRANCH, Layout, check_name, numbered
 
 _FORWARDED = "lakewright.forwarded-from"  # a property: the delta list that a snapshot had on the other branch
+_ROWS_STAY = frozenset({CommitKind.COMPACT, CommitKind.ANALYZE})
+_SHOWN = 5  # ids or names in a message
 _TRIES_MAX = 20  # how often others may change the schema first
 _USES = ("scan.fallback-branch", "scan.primary-branch")  # options of a table that name a branch
 
@@ -146,60 +151,184 @@ def rename_branch(store: TableStore, old: str, new: str) -> None:
     _remove(store, source)
 
 
-def fast_forward(store: TableStore, name: str) -> None:
+@dataclass(frozen=True, slots=True)
+class FastForwardResult(InNotebook):
+    """What a fast-forward removed, or would remove: snapshots and tags that the branch does not have."""
+
+    branch: str
+    snapshot_id: int | None  # the newest snapshot afterwards; None if only the server knows it
+    snapshot_ids: tuple[int, ...] = ()  # removed snapshots
+    lost_snapshot_ids: tuple[int, ...] = ()  # those of them whose changes the branch does not have
+    tags: tuple[str, ...] = ()  # removed tags, and those that name another snapshot afterwards
+    dry_run: bool = False
+
+    @property
+    def has_loss(self) -> bool:
+        """Return True if changes of rows or tags of the table are removed."""
+        return bool(self.lost_snapshot_ids or self.tags)
+
+    @property
+    def loss(self) -> str:
+        """Return what is lost, for a message."""
+        parts = []
+        if self.lost_snapshot_ids:
+            shown = ", ".join(str(one) for one in self.lost_snapshot_ids[:_SHOWN])
+            more = ", ..." if len(self.lost_snapshot_ids) > _SHOWN else ""
+            count = len(self.lost_snapshot_ids)
+            parts.append(f"the changes of {counted(count, 'snapshot')} ({shown}{more})")
+        if self.tags:
+            more = ", ..." if len(self.tags) > _SHOWN else ""
+            parts.append(f"{counted(len(self.tags), 'tag')} ({', '.join(self.tags[:_SHOWN])}{more})")
+        return " and ".join(parts) or "nothing"
+
+
+def fast_forward(store: TableStore, name: str, *, allow_loss: bool = False, dry_run: bool = False) -> FastForwardResult:
     """Bring the current branch (the table itself, usually) to the state of another branch, which stays as it is.
 
-    Snapshots and tags of the current branch that the other does not have, from the first snapshot of the other on, are
-    removed. If the current branch does not have that first snapshot, the ones before it are not known to be its past,
-    and are removed too. All schemas stay; the newest one afterwards is that of the other branch.
+    Snapshots of the current branch that the other does not have, from the first snapshot of the other on, and their
+    tags are removed. If the current branch does not have that first snapshot, the ones before it are not known to be
+    its past, and are removed too. All schemas stay; the newest one afterwards is that of the other branch.
+
+    Unless `allow_loss` is true, changes of rows or tags that the other branch does not have are an error.
     """
     try:
-        until_undisturbed(store, lambda: _fast_forward(store, name))
+        return until_undisturbed(store, lambda: _fast_forward(store, name, allow_loss=allow_loss, dry_run=dry_run))
     except FileNotFoundError:
         _check_given(store, name)  # it may have been dropped or renamed while it was read
         raise
 
 
-def _fast_forward(store: TableStore, name: str) -> None:
+def _fast_forward(store: TableStore, name: str, *, allow_loss: bool, dry_run: bool) -> FastForwardResult:
     if name == store.layout.branch:
         raise InvalidInputError(f"{store.name} is branch {name!r} itself: give another one", branch=name)
     _check_given(store, name)
-    if (owner := store.home.history) is not None:
-        store.check_same_table()
-        owner.fast_forward(name)
-        return
     source = store.layout.for_branch(name)
     wanted = _snapshot_files(store, source)
-    if not wanted:
+    owner = store.home.history
+    if not wanted and (owner is None or not allow_loss or dry_run):
         raise InvalidInputError(
             f"{store.name}: branch {name!r} has no snapshot to forward to; write to it first",
             table=store.name,
             branch=name,
         )
-    if not _is_whole(store, source):
+    if not wanted and owner is not None:  # the server keeps the snapshots of the branch to itself
+        store.check_same_table()
+        owner.fast_forward(name)
+        return FastForwardResult(name, None)
+    if owner is None and not _is_whole(store, source):
         raise _incomplete(store, name)
     newest = _parsed(wanted[max(wanted)], source, max(wanted))
     store.manifests.without_cache().files_of(newest)  # raises an error if it cannot be read
     store.check_same_table()
-    schemas = _take_schemas(store, source)
     tags = Tags(store.storage, source)
-    remove_left_pins(tags)
+    if owner is None and not dry_run:
+        remove_left_pins(tags)
     named = _tag_files(tags)  # read before anything changes: the other branch may be renamed or dropped meanwhile
     # A call that was cut short may have left tags of snapshots that are gone. They are read before the newest snapshot,
     # so that none of what is committed later is among them.
     before = store.tags.all()
     latest = store.snapshots.latest()
     first_id = _first_new(store, wanted, source)
+    common = _Common(source, wanted, first_id)
+    removed = _removed_by(store, name, common, named, before, latest)
+    if dry_run:
+        return replace(removed, dry_run=True)
+    if removed.has_loss and not allow_loss:
+        raise InvalidInputError(
+            f"{store.name}: a fast-forward to branch {name!r} would remove {removed.loss}, which the branch does not "
+            "have; pass allow_loss=True to remove them, or write the rows to the branch first",
+            table=store.name,
+            branch=name,
+            snapshot_ids=removed.lost_snapshot_ids,
+            tags=removed.tags,
+        )
+    if owner is not None:
+        owner.fast_forward(name)
+        return removed
+    schemas = _take_schemas(store, source)
     if first_id > newest.id >= (0 if latest is None else latest.id):
         _make_newest(store, schemas.newest)
-        _move_tags(store, schemas.tags(named), min(wanted), before)
-        return
+        _move_tags(store, schemas.tags(named), common, before)
+        return removed
     target = store.snapshots.get(newest.id) if first_id > newest.id else schemas.snapshot(newest)
     with pinned(tags, newest):
-        branch = _Forwarded(schemas.snapshots(wanted, first_id), schemas.newest, schemas.tags(named), first_id)
-        cover = publish_above(store, target, latest, target.id)
+        branch = _Forwarded(schemas.snapshots(wanted, first_id), schemas.newest, schemas.tags(named), common)
+        cover = publish_above(store, target, latest, target.id, only_on_it=not allow_loss)
         with suppress(CoverGoneError):
             _take_over(store, branch, target, cover, before)
+    return removed
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What the current branch has in common with the other one of a fast-forward."""
+
+    source: Layout
+    wanted: Mapping[int, bytes]  # the snapshots of the other branch
+    first_id: int  # the first of them that the current branch lacks, or has in another form
+
+    @property
+    def earliest(self) -> int:
+        return min(self.wanted)
+
+    def keeps(self, tag: Tag) -> bool:
+        """Return True if a tag of the current branch stays: its snapshot is in both, or before the other branch."""
+        snapshot_id = tag.snapshot.id
+        return snapshot_id < self.earliest or (snapshot_id < self.first_id and self._has(tag.snapshot))
+
+    def _has(self, snapshot: Snapshot) -> bool:
+        there = self.wanted.get(snapshot.id)
+        if there is None:
+            return False
+        one = _parsed(there, self.source, snapshot.id)
+        return is_same_state(snapshot, one) or snapshot.properties.get(_FORWARDED) == one.delta_manifest_list
+
+    def snapshots(self) -> list[Snapshot]:
+        return [_parsed(data, self.source, snapshot_id) for snapshot_id, data in self.wanted.items()]
+
+
+def _removed_by(
+    store: TableStore,
+    name: str,
+    common: _Common,
+    named: Mapping[str, bytes],
+    own_tags: Iterable[Tag],
+    latest: Snapshot | None,
+) -> FastForwardResult:
+    """Return what a fast-forward removes: the newest snapshots and tags of the current branch."""
+    newest = max(common.wanted)
+    is_line = common.first_id > common.earliest  # the snapshots before the first of the other branch stay
+    ids = tuple(i for i in store.snapshots.ids() if i >= common.first_id or (not is_line and i < common.earliest))
+    there = {one: tag_from_json(data, name=one, path=common.source.tag_file(one)) for one, data in named.items()}
+    gone = []
+    for tag in own_tags:
+        moves = tag.name in there and not is_same_state(there[tag.name].snapshot, tag.snapshot)
+        if not is_pin(tag.name) and not common.keeps(tag) and (moves or tag.name not in there):
+            gone.append(tag.name)
+    lost: tuple[int, ...] = ()
+    if latest is not None and ids and not _is_past(latest, common, there.values()):
+        found = [(i, store.snapshots.find(i)) for i in ids]
+        lost = tuple(i for i, one in found if one is None or one.commit_kind not in _ROWS_STAY)
+        if lost and _has_same_files(store, latest, _parsed(common.wanted[newest], common.source, newest)):
+            lost = ()
+    return FastForwardResult(name, newest, ids, lost, tuple(gone))
+
+
+def _is_past(latest: Snapshot, common: _Common, tags: Iterable[Tag]) -> bool:
+    """Return True if the other branch has the newest snapshot of the current one, or a tag of it."""
+    known = [*common.snapshots(), *(tag.snapshot for tag in tags)]
+    return any(is_same_state(latest, one) for one in known)
+
+
+def _has_same_files(store: TableStore, one: Snapshot, other: Snapshot) -> bool:
+    """Return True if two snapshots have the same rows, as after a fast-forward that was cut short."""
+    if one.index_manifest != other.index_manifest:
+        return False
+    first, second = (
+        {(entry.partition, entry.bucket, entry.file.file_name) for entry in store.manifests.live(snapshot)}
+        for snapshot in (one, other)
+    )
+    return first == second
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,12 +338,12 @@ class _Forwarded:
     snapshots: Mapping[int, bytes]
     schema: TableSchema  # the newest one
     tags: Mapping[str, bytes]
-    first_id: int  # the first snapshot that the current branch lacks, or has in another form
+    common: _Common
 
 
 def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: Snapshot, before: Iterable[Tag]) -> None:
     """Replace the history of the current branch by that of the other, below the snapshot on top that covers this."""
-    first_id, earliest = branch.first_id, min(branch.snapshots)
+    first_id, earliest = branch.common.first_id, branch.common.earliest
     check_covered(store, cover)
     if first_id == earliest:
         _remove_below(store, first_id)
@@ -223,7 +352,7 @@ def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: S
     _make_newest(store, branch.schema)
     remove_changelogs(store, first_id, cover.id)
     covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]
-    _move_tags(store, branch.tags, earliest, [*before, *covered])
+    _move_tags(store, branch.tags, branch.common, [*before, *covered])
     uncover(store, target, covers)
 
 
@@ -449,10 +578,10 @@ def _tag_files(tags: Tags) -> dict[str, bytes]:
     return {name: tags.storage.read(tags.layout.tag_file(name)) for name in tags.list() if not is_pin(name)}
 
 
-def _move_tags(store: TableStore, files: Mapping[str, bytes], first_id: int, own: Iterable[Tag]) -> None:
+def _move_tags(store: TableStore, files: Mapping[str, bytes], common: _Common, own: Iterable[Tag]) -> None:
     """Take over the tags of the other branch, and remove the own ones of snapshots that it has otherwise."""
     for tag in own:
-        if first_id <= tag.snapshot.id and tag.name not in files and not is_pin(tag.name):
+        if not common.keeps(tag) and tag.name not in files and not is_pin(tag.name):
             store.storage.delete(store.layout.tag_file(tag.name), durable=True)
     for name, data in files.items():
         store.storage.replace(store.layout.tag_file(name), data)

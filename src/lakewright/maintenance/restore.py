@@ -91,18 +91,25 @@ class _Draft:
 
 
 def publish_state(
-    store: TableStore, target: Snapshot, since: Snapshot | None, *, from_snapshot: int | None = None
+    store: TableStore,
+    target: Snapshot,
+    since: Snapshot | None,
+    *,
+    from_snapshot: int | None = None,
+    only_on_it: bool = False,
 ) -> Snapshot:
     """Publish a snapshot on top of the newest one that has the state of another, and return it.
 
     `since` is the snapshot that was the newest when the target was chosen: if it was removed or replaced in the
-    meantime, nothing is published, and a HistoryChangedError is raised. With `from_snapshot` only if that is the id of
-    the newest.
+    meantime, nothing is published, and a HistoryChangedError is raised; with `only_on_it` also if others have committed
+    on it. With `from_snapshot` only if that is the id of the newest.
     """
     publisher = publisher_of(store)
     for _ in range(_TRIES_MAX):
         latest = store.snapshots.latest()
         _check_unchanged(store, latest, since)
+        if only_on_it and (None if latest is None else latest.id) != (None if since is None else since.id):
+            raise HistoryChangedError
         check_newest(store, latest, from_snapshot)
         draft = _draft(store, latest, target)
         try:
@@ -126,7 +133,9 @@ def _check_unchanged(store: TableStore, latest: Snapshot | None, since: Snapshot
         raise HistoryChangedError
 
 
-def publish_above(store: TableStore, target: Snapshot, since: Snapshot | None, above: int) -> Snapshot:
+def publish_above(
+    store: TableStore, target: Snapshot, since: Snapshot | None, above: int, *, only_on_it: bool = False
+) -> Snapshot:
     """Publish the state of another snapshot on top, under an id that is higher than a given one, and return it.
 
     If the next id is not high enough, the state is published again under each of the following ids, so that no commit
@@ -134,7 +143,7 @@ def publish_above(store: TableStore, target: Snapshot, since: Snapshot | None, a
     """
     publisher = publisher_of(store)
     for _ in range(_TRIES_MAX):
-        cover = publish_state(store, target, since)
+        cover = publish_state(store, target, since, only_on_it=only_on_it)
         copy = None
         while cover.id <= above:
             copy = copy or unchanged(store, target)

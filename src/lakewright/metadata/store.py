@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from lakewright.errors import InvalidInputError, NotFoundError, TableNotExistException, naming
@@ -22,6 +22,7 @@ from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Origin, Schemas
 from lakewright.metadata.snapshots import Changelogs, Snapshots
+from lakewright.spec import arguments
 from lakewright.spec.datafile import EMPTY_ROW
 from lakewright.spec.manifest import ADD, ManifestEntry, Partition
 from lakewright.spec.options import LATEST_MODES, TRAVEL, CoreOptions
@@ -56,6 +57,7 @@ class TableStore:
     schema: TableSchema  # the schema to read and write with; its options are the effective ones
     origin: Origin | None = None  # which table it is; None for a table that does not exist yet: nothing is checked
     home: Home = FILES  # who owns its history
+    snapshot_properties: Mapping[str, str] = field(default_factory=dict, compare=False)  # of what this handle commits
 
     @property
     def identity(self) -> str:
@@ -113,6 +115,12 @@ class TableStore:
         """Return the table with another of its stored schemas and the options that only this handle has."""
         effective = schema.with_options(self.own_options())
         return replace(self, schema=effective, layout=placed(self.layout, effective))
+
+    def with_snapshot_properties(self, given: object) -> TableStore:
+        """Return the table so that every snapshot it publishes records more properties; None leaves it as it is."""
+        if given is None:
+            return self
+        return replace(self, snapshot_properties={**self.snapshot_properties, **check_properties(given)})
 
     def own_options(self) -> dict[str, str]:
         """Return the options of this handle that differ from the stored ones: those given to `copy`."""
@@ -266,6 +274,15 @@ class TableStore:
     def with_schema(self, schema: TableSchema) -> TableStore:
         """Return the same table with another schema."""
         return replace(self, schema=schema)
+
+
+def check_properties(given: object) -> dict[str, str]:
+    """Return properties of a snapshot, which are text by text."""
+    properties = arguments.mapping("snapshot_properties", given)
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise arguments.wrong(f"the snapshot property {key!r}", "a text", value)
+    return {key: str(value) for key, value in properties.items()}
 
 
 def spec_name(spec: Mapping[str, str]) -> str:

@@ -59,7 +59,8 @@ class Catalog(CatalogHistory):
         shown: object = table
         if isinstance(shown, views.TableFacts):
             owner = FileStoreTable(Identifier.of(shown.table.identifier), shown.table.store)
-            return cast("FileStoreTable", load(shown.system_name, owner))  # read as a table is
+            # Those that pypaimon does not know are lakewright's own.
+            return cast("FileStoreTable", load(shown.system_name, owner) or shown)  # read as a table is
         return table
 
     def create_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar, cast
@@ -18,9 +19,10 @@ from lakewright.spec.types import DataField
 from lakewright.table import table as tables
 from lakewright.table import update_builder as core
 from lakewright.update.merge.clauses import Clause
-from lakewright.update.values import ColumnRef, LiteralValue, Side, source_col, target_col
+from lakewright.update.values import ColumnRef, LiteralValue, Side, lit, source_col, target_col
 from lakewright.write.input.frames import ArrowData
 
+_NAMES_A_SIDE = re.compile(r"\s*(s|t|source|target)\.", re.IGNORECASE)
 SetSpec: TypeAlias = str | Mapping[str, object]
 _Text = TypeVar("_Text")
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
@@ -228,7 +230,10 @@ def _checked(assignments: Mapping[str, object], columns: Mapping[str, DataField]
 def _literal(value: object, field: DataField | None, table: str) -> object:
     if field is None or isinstance(value, ColumnRef):
         return value
-    return cast_literal(value.value if isinstance(value, LiteralValue) else value, field, table)
+    made = cast_literal(value.value if isinstance(value, LiteralValue) else value, field, table)
+    # Text is a literal in pypaimon; only what names a column of a side is refused, unless it is given as lit().
+    is_literal = isinstance(value, LiteralValue) or (isinstance(made, str) and not _NAMES_A_SIDE.match(made))
+    return lit(made) if is_literal and not isinstance(made, LiteralValue) else made
 
 
 def _from_source(

@@ -31,7 +31,7 @@ from lakewright.table.table import FileStoreTable
 from lakewright.update.find import condition, hidden_fields
 from lakewright.update.row_ids import RowIds
 from lakewright.update.run import Prepare
-from lakewright.update.values import source_col
+from lakewright.update.values import lit, source_col
 from lakewright.write.input.frames import ArrowData
 
 Rows: TypeAlias = InternalRow | Iterable[InternalRow]
@@ -195,7 +195,8 @@ class TableUpdate(core.TableUpdate):
     def _casting(self, value: object, field: DataField) -> object:
         """Return a value, or a function of the rows, whose result is cast as pypaimon casts it."""
         if not callable(value):
-            return cast_literal(value, field, self._store.name)
+            made = cast_literal(value, field, self._store.name)
+            return lit(made) if isinstance(made, str) else made  # text is a literal, whatever it reads as
 
         def cast(rows: pa.Table) -> pa.Array | pa.ChunkedArray:
             made = value(rows)

@@ -105,7 +105,14 @@ class TableWrite(core.TableWrite):
                 f"table {self._store.name}: write_row requires row field(s) {missing}, but row only contains {names}",
                 table=self._store.name,
             )
-        rows = to_table([row], self._store.schema.fields if known is None else known)
+        try:
+            rows = to_table([row], self._store.schema.fields if known is None else known)
+        except IndexError as error:
+            raise InvalidInputError(
+                "Input schema isn't consistent with table schema and write cols: the row has fewer values than the "
+                f"{len(names)} fields {names} of table {self._store.name}",
+                table=self._store.name,
+            ) from error
         return self._put(rows.select([field.name for field in fields]))
 
     def abort(self) -> None:
@@ -124,8 +131,8 @@ class TableWrite(core.TableWrite):
         if _same_columns(given, table) or _same_columns(given, chosen):
             return
         raise InvalidInputError(
-            f"table {self._store.name}: Input schema isn't consistent with table schema and write cols: the names, the "
-            f"order and the types must be the same. Input schema is: {given} Table schema is: {table} "
+            "Input schema isn't consistent with table schema and write cols: names, order and types must be "
+            f"those of table {self._store.name}. Input schema is: {given} Table schema is: {table} "
             f"Write cols is: {self._job.write_cols}",
             table=self._store.name,
         )

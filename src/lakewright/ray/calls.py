@@ -20,7 +20,7 @@ from lakewright.ray.rows.merge import prepare_lookup
 from lakewright.ray.rows.source import Source
 from lakewright.ray.tasks import RayWorkers, WriteSettings
 from lakewright.ray.write import write_dataset
-from lakewright.spec.arguments import Path, SchemaMode, WriteMode
+from lakewright.spec.arguments import Path, Properties, SchemaMode, WriteMode
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.upsert import needs_lookup
 from lakewright.write.job_run import JobRun
@@ -36,6 +36,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
     progress: bool | ProgressCallback | None = None,
 ) -> WriteResult:
     """Write a dataset with Ray's workers and commit it in one snapshot.
@@ -53,7 +54,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     for them. `progress` is a callback, or False for no bars of Ray.
     """
     check_dataset(dataset)
-    target = opened(table)
+    target = opened(table, snapshot_properties)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
     settings = replace(WriteSettings.of(concurrency, ray_remote_args), progress=progress)
     run = None if job_id is None else JobRun.begin(target.store, job_id)

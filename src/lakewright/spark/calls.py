@@ -20,7 +20,7 @@ from lakewright.spark.rows.primary_key_merge import prepare_lookup
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.frame import WriteSettings, check_frame, write_frame
 from lakewright.spark.write.shuffle import check_distribution
-from lakewright.spec.arguments import Distribution, Path, SchemaMode, WriteMode
+from lakewright.spec.arguments import Distribution, Path, Properties, SchemaMode, WriteMode
 from lakewright.table.table import FileStoreTable
 from lakewright.update.merge.upsert import needs_lookup
 from lakewright.write.job_run import JobRun
@@ -35,6 +35,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     schema_mode: SchemaMode | None = None,
     concurrency: int | None = None,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
     progress: bool | ProgressCallback | None = None,
     distribution: Distribution | None = None,
 ) -> WriteResult:
@@ -52,7 +53,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     `progress` a callback, or False for no bar.
     """
     check_frame(df)
-    target = opened(table)
+    target = opened(table, snapshot_properties)
     check_call(target, mode, partitions=partitions, schema_mode=schema_mode, concurrency=concurrency, progress=progress)
     check_distribution(new_job(target.store, mode, partitions=partitions), distribution)
     run = None if job_id is None else JobRun.begin(target.store, job_id)

@@ -26,6 +26,7 @@ from lakewright.spec.units import MAX_INT, MAX_LONG, option_text, parse_duration
 T = TypeVar("T")
 
 Moment: TypeAlias = int | str | datetime | date  # epoch milliseconds, ISO text, or a time of Python
+Properties: TypeAlias = Mapping[str, str]  # what a snapshot records for its users
 Age: TypeAlias = str | timedelta | int  # text such as `7 days`, a duration of Python, or milliseconds
 Path: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Iterable[str]  # one name stands for a list of one

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from lakewright.errors import InvalidInputError, NotFoundError, naming
 from lakewright.maintenance import branches
+from lakewright.maintenance.branches import FastForwardResult
 from lakewright.maintenance.rollback import RollbackResult, restore, rollback
 from lakewright.metadata.store import TableStore
 from lakewright.spec import arguments
@@ -127,7 +128,8 @@ class TableHistory:
         >>> _ = lw.write_table(pa.table({"n": [2]}), branch)
         >>> lw.read_table(table)["n"].to_pylist(), lw.read_table(branch)["n"].to_pylist()
         ([1], [1, 2])
-        >>> table.fast_forward("dev")
+        >>> table.fast_forward("dev").snapshot_id
+        2
         >>> lw.read_table(table)["n"].to_pylist()
         [1, 2]
         """
@@ -147,16 +149,21 @@ class TableHistory:
             old, new = arguments.text("from_branch", from_branch), arguments.text("to_branch", to_branch)
             branches.rename_branch(self.store, old, new)
 
-    def fast_forward(self, branch: str) -> None:
-        """Bring the table to the state of a branch, which stays as it is.
+    def fast_forward(self, branch: str, allow_loss: bool = False, dry_run: bool = False) -> FastForwardResult:  # noqa: FBT001, FBT002 - used as in `fast_forward("dev", True)`
+        """Bring the table to the state of a branch, which stays as it is, and return what was removed.
 
         Snapshots, tags and changes of the schema that were made to the table since the branch was made are removed; all
-        earlier snapshots as well, if the branch has none in common with the table any more.
+        earlier snapshots as well, if the branch has none in common with the table any more. If changes of rows or tags
+        are lost by that, InvalidInputError is raised and nothing is changed, unless `allow_loss` is true. With
+        `dry_run` nothing is removed either: the result says what would go.
+
         Readers see the old state or the new one. Get the table again from its catalog if the schema of either was
         changed; then let no reader or writer run meanwhile.
         """
         with naming(self.store.name):
-            branches.fast_forward(self.store, arguments.text("branch", branch))
+            name, only_look = arguments.text("branch", branch), arguments.flag("dry_run", dry_run)
+            may_lose = arguments.flag("allow_loss", allow_loss)
+            return branches.fast_forward(self.store, name, allow_loss=may_lose, dry_run=only_look)
 
     def list_branches(self) -> list[str]:
         """Return the names of the branches beside `main`."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from lakewright.errors import naming
+from lakewright.maintenance.global_indexes import DropIndexResult, drop_global_index
 from lakewright.maintenance.repair import RepairResult, repair
 from lakewright.maintenance.unexisting import UnexistingResult, remove_unexisting
 from lakewright.spec import arguments
@@ -59,3 +62,24 @@ class TableRepairs(TableLifecycle):
         with naming(self.store.name):
             store = self.store.refreshed()
             return remove_unexisting(store, dry_run=arguments.flag("dry_run", dry_run))
+
+    def drop_global_index(
+        self,
+        column: str,
+        index_type: str | None = None,
+        *,
+        partitions: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        dry_run: bool = False,
+    ) -> DropIndexResult:
+        """Drop the global indexes that another engine made of a column, in one commit; then the column can be updated.
+
+        With `index_type` only those of a kind such as `btree`, with `partitions` only those of some partitions. An
+        index of several columns goes as a whole. With `dry_run` nothing is changed: the result says what would go. A
+        column without such an index is a NotFoundError.
+        """
+        with naming(self.store.name):
+            kind = arguments.optional(arguments.text, "index_type", index_type)
+            specs = arguments.optional(arguments.specs, "partitions", partitions)
+            only_look = arguments.flag("dry_run", dry_run)
+            name = arguments.text("column", column)
+            return drop_global_index(self.store.refreshed(), name, kind, partitions=specs, dry_run=only_look)

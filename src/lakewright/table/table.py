@@ -27,7 +27,7 @@ from lakewright.read.changes.stream import StreamReadBuilder
 from lakewright.read.scan import travels, with_travelled_schema
 from lakewright.report.card import card
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Age, Moment
+from lakewright.spec.arguments import Age, Moment, Properties
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.filters import Filter
 from lakewright.spec.schema.option_changes import check_option_change
@@ -214,6 +214,13 @@ class FileStoreTable(TableAnalysis):
         store = self.store.refreshed()
         return self if store is self.store else replace(self, store=store)
 
+    def _committing(self, snapshot_properties: object) -> FileStoreTable:
+        """Return the table with its newest schema, and with properties for the snapshots that a verb publishes."""
+        table = self.refreshed()
+        with naming(self.name):
+            store = table.store.with_snapshot_properties(snapshot_properties)
+        return table if store is table.store else replace(table, store=store)
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export the rows as an Arrow stream, so that `pa.table(t)`, polars and DuckDB read the table as it is."""
         return self.new_read_builder().__arrow_c_stream__(requested_schema)
@@ -227,9 +234,12 @@ class FileStoreTable(TableAnalysis):
             raise NotFoundError(f"{self.name}: there is no snapshot to travel to; the table was never written")
         return replace(self, store=store)
 
-    # Changing rows. With a `job_id` a change is made once: a second run finds the snapshot of the first.
+    # Changing rows. With a `job_id` a change is made once: a second run finds the snapshot of the first. Snapshots that
+    # a verb publishes record its `snapshot_properties`.
 
-    def delete(self, where: Filter, *, job_id: str | None = None) -> UpdateResult:
+    def delete(
+        self, where: Filter, *, job_id: str | None = None, snapshot_properties: Properties | None = None
+    ) -> UpdateResult:
         """Delete the rows that fulfil a condition, given as SQL text or as a predicate; the text `true` means all rows.
 
         >>> import tempfile, pyarrow as pa, lakewright as lw
@@ -247,15 +257,21 @@ class FileStoreTable(TableAnalysis):
         [1, 3]
         """
         with naming(self.name):
-            return verbs.delete(self.refreshed().store, where, job_id)
+            return verbs.delete(self._committing(snapshot_properties).store, where, job_id)
 
     def update(
-        self, assignments: Mapping[str, object], where: Filter | None = None, *, job_id: str | None = None
+        self,
+        assignments: Mapping[str, object],
+        where: Filter | None = None,
+        *,
+        job_id: str | None = None,
+        snapshot_properties: Properties | None = None,
     ) -> UpdateResult:
         """Give columns new values in the rows that fulfil a condition; without one in all rows.
 
-        A value is plain (text is taken as it stands), `target_col(name)`, an Arrow expression over the table's columns,
-        or a function of the rows as an Arrow table. Where the table tracks its rows, they keep their ids.
+        A value is plain (text is taken as it stands), `target_col(name)`, SQL as `expr("upper(name)")`, an expression
+        of Arrow or polars over the table's columns, or a function of the rows as an Arrow table. Where the table tracks
+        its rows, they keep their ids.
 
         >>> import tempfile, pyarrow as pa, pyarrow.compute as pc, lakewright as lw
         >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -271,9 +287,15 @@ class FileStoreTable(TableAnalysis):
         [{'id': 1, 'n': 5, 'note': 'a'}, {'id': 2, 'n': 60, 'note': 'ten times'}]
         """
         with naming(self.name):
-            return verbs.update(self.refreshed().store, assignments, where, job_id)
+            return verbs.update(self._committing(snapshot_properties).store, assignments, where, job_id)
 
-    def delete_by_row_id(self, ids: RowIds | DataFrame | Dataset, *, job_id: str | None = None) -> UpdateResult:
+    def delete_by_row_id(
+        self,
+        ids: RowIds | DataFrame | Dataset,
+        *,
+        job_id: str | None = None,
+        snapshot_properties: Properties | None = None,
+    ) -> UpdateResult:
         """Delete the rows with these `_ROW_ID`s, in one snapshot; only tables with row tracking know such ids.
 
         `ids` are a list, a numpy or Arrow array, or Arrow data with the column `_ROW_ID`. An id that the table does not
@@ -293,9 +315,9 @@ class FileStoreTable(TableAnalysis):
         [{'_ROW_ID': 1, 'n': 2}]
         """
         if (on_workers := engine_verb(ids, "delete_by_row_id")) is not None:
-            return cast("UpdateResult", on_workers(ids, self, job_id=job_id))
+            return cast("UpdateResult", on_workers(ids, self, job_id=job_id, snapshot_properties=snapshot_properties))
         with naming(self.name):
-            return row_ids.delete_by_row_id(self.refreshed().store, ids, job_id)
+            return row_ids.delete_by_row_id(self._committing(snapshot_properties).store, ids, job_id)
 
     def update_by_row_id(
         self,
@@ -303,6 +325,7 @@ class FileStoreTable(TableAnalysis):
         columns: str | Sequence[str] | None = None,
         *,
         job_id: str | None = None,
+        snapshot_properties: Properties | None = None,
     ) -> UpdateResult:
         """Give rows of a table with row tracking new values, in one snapshot; their ids stay.
 
@@ -325,10 +348,14 @@ class FileStoreTable(TableAnalysis):
         [10, 2, 30]
         """
         if (on_workers := engine_verb(data, "update_by_row_id")) is not None:
-            return cast("UpdateResult", on_workers(data, self, columns, job_id=job_id))
+            return cast(
+                "UpdateResult", on_workers(data, self, columns, job_id=job_id, snapshot_properties=snapshot_properties)
+            )
         with naming(self.name):
             names = arguments.optional(arguments.names, "columns", columns)
-            return row_ids.update_by_row_id(self.refreshed().store, cast("ArrowData", data), names, job_id)
+            return row_ids.update_by_row_id(
+                self._committing(snapshot_properties).store, cast("ArrowData", data), names, job_id
+            )
 
     def upsert(
         self,
@@ -336,6 +363,7 @@ class FileStoreTable(TableAnalysis):
         keys: str | Sequence[str] | None = None,
         *,
         job_id: str | None = None,
+        snapshot_properties: Properties | None = None,
     ) -> UpdateResult:
         """Update the rows whose keys the data has and insert the rest, in one snapshot; of equal keys the last counts.
 
@@ -358,9 +386,11 @@ class FileStoreTable(TableAnalysis):
         [{'id': 1, 'n': 5}, {'id': 2, 'n': 7}, {'id': 3, 'n': 9}]
         """
         if (on_workers := engine_verb(data, "upsert")) is not None:
-            return cast("UpdateResult", on_workers(data, self, keys, job_id=job_id))
+            return cast(
+                "UpdateResult", on_workers(data, self, keys, job_id=job_id, snapshot_properties=snapshot_properties)
+            )
         with naming(self.name):
-            store = self.refreshed().store
+            store = self._committing(snapshot_properties).store
             return upsert.upsert(store, cast("ArrowData", data), keys, job=JobRun.of(store, job_id))
 
     def merge(self, source: ArrowData | DataFrame | Dataset, on: On) -> MergeBuilder:
@@ -407,6 +437,7 @@ class FileStoreTable(TableAnalysis):
         strategy: Strategy | None = None,
         idle: Age | None = None,
         dry_run: bool = False,
+        snapshot_properties: Properties | None = None,
     ) -> CompactResult:
         """Merge files where it is worth it; with `full`, all that can be.
 
@@ -438,7 +469,7 @@ class FileStoreTable(TableAnalysis):
         True
         """
         request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
-        store = self.refreshed().store
+        store = self._committing(snapshot_properties).store
         return compact_chosen(store, request.checked(store))
 
     def compact_manifests(self) -> ManifestsResult:

@@ -119,7 +119,8 @@ class _ColumnFileTask:
             for number in sorted(indexed & ids.keys()):
                 raise UnsupportedError(
                     f"{store.name}: the column {ids[number]!r} has a global index ({entry.file.index_type}), which "
-                    "would still find the old values; drop the index first",
+                    f"would still find the old values; drop it with table.drop_global_index({ids[number]!r}), and make "
+                    "it again with the engine that made it",
                     table=store.name,
                     column=ids[number],
                 )

@@ -1,7 +1,8 @@
 """Assignments of an update or merge: what the user gives in, Arrow columns of exactly the table's types out.
 
 An assignment gives a column a plain value (text is a literal, never SQL), `lit(value)`, `target_col(name)`,
-`source_col(name)`, an Arrow expression, or a function that gets the rows as an Arrow table and returns one value each.
+`source_col(name)`, an expression of Arrow or polars, `expr(text)` for SQL, or a function that gets the rows as an Arrow
+table and returns one value each. Text that reads as an expression over columns is refused, unless given as `lit(text)`.
 Where the caller fixes the order of the rows, it may be an Arrow array with one value for each of them.
 All are checked against the schema before a row is read; an error that only the rows show (a null, a number too large)
 names the column, and nothing is written. Values are converted as a write converts them, but a null stays null even if
@@ -14,7 +15,9 @@ target as `t.name`, those of the source as `s.name`, and by the plain name what 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -25,6 +28,7 @@ import pyarrow.compute as pc
 from lakewright.errors import ColumnNotExistException, InvalidInputError, counted
 from lakewright.spec.arrow import to_arrow_type
 from lakewright.spec.predicate.builder import resolve_path
+from lakewright.spec.predicate.expressions import is_polars_expression
 from lakewright.spec.types import TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
 from lakewright.spec.values import to_array, to_value
 from lakewright.write.input.align import Aligner
@@ -34,6 +38,13 @@ RowFunction: TypeAlias = Callable[[pa.Table], object]
 
 _TYPES_FROM_TEXT = TEXT_ROOTS | TIMESTAMP_ROOTS | {"DATE", "TIME"}
 _COLUMN_NAME_TEXT = re.compile(r"\s*(s|t|source|target)\.([`\"]?)(.+?)\2\s*([-+*/%|].*)?", re.IGNORECASE | re.DOTALL)
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<quoted>`[^`]+`|"[^"]+")|(?P<number>\d+(?:\.\d+)?)|(?P<word>[^\W\d]\w*)"""
+    r"""|(?P<operator>\|\||<=>|<=|>=|<>|!=|==|[-+*/%<>=])|(?P<mark>[(),.]))""",
+    re.VERBOSE,
+)
+_CALL = re.compile(r"[^\W\d]\w*\(([^()]|\([^()]*\))*\)")
+_KEYWORDS = frozenset("and or not is null in like between case when then else end cast as true false".split())
 _FIELD_BY_NUMBER = "FieldPath("  # how Arrow shows a column that is named by its number
 
 
@@ -64,6 +75,54 @@ class ColumnRef:
 
     side: Side
     name: str
+
+
+class ColumnExpression(ABC):
+    """An expression over columns that another library evaluates."""
+
+    @abstractmethod
+    def needs(self, scope: Scope) -> Iterable[ColumnRef]:
+        """Return the columns that it reads; a column that is not in scope is an error."""
+
+    @abstractmethod
+    def evaluate(self, visible: pa.Table, sides: Mapping[Side, pa.Table | None], rows: int) -> Column:
+        """Return the value for each row: `visible` has the columns by all their names, `sides` has the two tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolarsValues(ColumnExpression):
+    """An expression of polars, evaluated batch by batch."""
+
+    expression: Any
+
+    def needs(self, scope: Scope) -> Iterable[ColumnRef]:
+        """Return the columns that it reads."""
+        names = scope.names()
+        read = self.expression.meta.root_names()
+        unknown = [name for name in read if name not in names]
+        if unknown:
+            raise ColumnNotExistException(
+                f"the expression {self.expression} reads the column {unknown[0]!r}, which is unknown; the columns are "
+                f"{', '.join(names)}",
+                column=unknown[0],
+            )
+        return [names[name] for name in read]
+
+    def evaluate(self, visible: pa.Table, sides: Mapping[Side, pa.Table | None], rows: int) -> Column:  # noqa: ARG002
+        """Return the value for each row."""
+        polars = sys.modules["polars"]  # loaded: there is an expression of it
+        try:
+            made = polars.from_arrow(visible).select(self.expression.alias("value"))["value"].to_arrow()
+        except polars.exceptions.PolarsError as error:
+            raise InvalidInputError(f"the expression {self.expression} cannot be evaluated: {error}") from error
+        if len(made) == 1 != rows and not self.expression.meta.root_names():
+            return pa.repeat(made[0], rows)
+        if len(made) != rows:
+            raise InvalidInputError(
+                f"the expression {self.expression} has {counted(len(made), 'value')} for {counted(rows, 'row')}; give "
+                "one that has a value for each row"
+            )
+        return made
 
 
 def lit(value: object) -> LiteralValue:
@@ -123,6 +182,12 @@ class Scope:
         """Return a table without rows that has every name an expression may use."""
         return pa.table({name: pa.array([], self.type_of(ref)) for name, ref in self.names().items()})
 
+    def empty_sides(self) -> dict[Side, pa.Table | None]:
+        """Return the tables of both sides without rows; None for a side that is not in scope."""
+        columns = {field.name: pa.array([], self.type_of(target_col(field.name))) for field in self.target}
+        source = None if self.source is None else self.source.empty_table()
+        return {Side.TARGET: pa.table(columns) if self.target else None, Side.SOURCE: source}
+
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
@@ -130,7 +195,7 @@ class Assignments:
 
     fields: tuple[DataField, ...]  # the columns that are set, in the order of the table
     terms: tuple[
-        LiteralValue | RowValues | ColumnRef | pc.Expression | RowFunction, ...
+        LiteralValue | RowValues | ColumnRef | pc.Expression | ColumnExpression | RowFunction, ...
     ]  # one for each; literals hold Arrow scalars
     needs: frozenset[ColumnRef]
     scope: Scope
@@ -213,37 +278,77 @@ def check_assignments(
 
 
 def refuse_names_as_text(given: Mapping[str, object], scope: Scope, *, table: str) -> None:
-    """Refuse text that names a column of the target or the source (`s.name`, `s.name + 1`), as it is not read as SQL.
+    """Refuse text that names a column of a side (`s.name`), or that reads as an expression over columns.
 
-    Such a call most likely means the column; the text itself is given as `lit("s.name")`.
+    Text is not read as SQL, and such a call most likely means the value; the text itself is given as `lit("s.name")`.
     """
+    columns = frozenset(ref.name.casefold() for ref in scope.refs())
     for column, value in given.items():
-        match = _COLUMN_NAME_TEXT.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
+        if not isinstance(value, str):
+            continue
+        match = _COLUMN_NAME_TEXT.fullmatch(value)
+        if match is None or match[4] is not None:
+            if reads_as_expression(value, columns):
+                raise InvalidInputError(
+                    f"table {table}: the column {column!r} would get the text {value!r} itself, as text is never read "
+                    f"as SQL; give lw.expr({value!r}) for its value, or lw.lit({value!r}) if the text is meant",
+                    table=table,
+                    column=column,
+                )
             continue
         side = Side(match[1][0].lower())
         known = [field.name for field in scope.target] if side is Side.TARGET else (scope.source or pa.schema([])).names
         if match[3] not in known:
             continue
-        path = f"{side}.{match[3]}" if scope.source is not None else match[3]
         name = f"{'source_col' if side is Side.SOURCE else 'target_col'}({match[3]!r})"
-        remedy = name if match[4] is None else f"an Arrow expression such as pyarrow.compute.field({path!r}) + 1"
         raise InvalidInputError(
             f"table {table}: the column {column!r} would get the text {value!r} itself, as text is never read as SQL; "
-            f"give {remedy}, or lit({value!r}) if the text is meant",
+            f"give {name}, or lit({value!r}) if the text is meant",
             table=table,
             column=column,
         )
 
 
+def reads_as_expression(text: str, columns: Collection[str]) -> bool:
+    """Return True if text has a call or an operator over columns, whose names are given in lower case.
+
+    >>> reads_as_expression("upper(name)", {"name"}), reads_as_expression("name || '!'", {"name"})
+    (True, True)
+    >>> reads_as_expression("first-name", {"name"}), reads_as_expression("name", {"name"})
+    (False, False)
+    """
+    calls = (word.casefold() for call in _CALL.finditer(text) for word in re.findall(r"\w+", call[0].partition("(")[2]))
+    if any(word in columns for word in calls):
+        return True
+    tokens, at, stripped = list[re.Match[str]](), 0, text.strip()
+    while at < len(stripped):
+        token = _TOKEN.match(stripped, at)
+        if token is None:
+            return False
+        tokens.append(token)
+        at = token.end()
+    names = 0
+    for number, token in enumerate(tokens):
+        word = token["word"] or (token["quoted"] or "")[1:-1]
+        following = tokens[number + 1]["mark"] if number + 1 < len(tokens) else None
+        if not word or following in {"(", "."}:
+            continue
+        names += word.casefold() in columns
+        if word.casefold() not in columns and word.casefold() not in _KEYWORDS and token["quoted"] is None:
+            return False
+    return names > 0 and any(token["operator"] for token in tokens)
+
+
 def _term(
     given: object, field: DataField, *, in_order: bool
-) -> LiteralValue | RowValues | ColumnRef | pc.Expression | RowFunction:
+) -> LiteralValue | RowValues | ColumnRef | pc.Expression | ColumnExpression | RowFunction:
     match given:
         case pa.Array() | pa.ChunkedArray() if in_order:
             return RowValues(given)
-        case ColumnRef() | pc.Expression():
+        case ColumnRef() | pc.Expression() | ColumnExpression():
             return given
+        case _ if is_polars_expression(given):
+            return PolarsValues(given)
         case LiteralValue(value):
             return LiteralValue(_scalar(value, field))
         case _ if callable(given):
@@ -289,6 +394,8 @@ def _needs(term: object, scope: Scope, read: tuple[str, ...]) -> Iterable[Column
             return (term,)
         case pc.Expression():
             return _expression_needs(term, scope)
+        case ColumnExpression():
+            return term.needs(scope)
         case _ if read:
             source = [ref for ref in scope.refs() if ref.side is Side.SOURCE]
             for name in read:
@@ -335,7 +442,8 @@ def _evaluate_expression(expression: pc.Expression, rows: pa.Table) -> pa.Chunke
 
 def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Scope, table: str) -> None:
     """Refuse values whose type cannot become the column's; functions are called only once there are rows."""
-    empty = scope.empty() if any(isinstance(term, pc.Expression) for term in terms) else pa.table({})
+    typed = any(isinstance(term, pc.Expression | ColumnExpression) for term in terms)
+    empty = scope.empty() if typed else pa.table({})
     for term, field in zip(terms, fields, strict=True):
         match term:
             case LiteralValue(value):
@@ -346,6 +454,8 @@ def _check_types(terms: Sequence[object], fields: Sequence[DataField], scope: Sc
                 column = pa.array([], scope.type_of(term))
             case pc.Expression():
                 column = pa.array([], _evaluate_expression(term, empty).type)
+            case ColumnExpression():
+                column = pa.array([], term.evaluate(empty, scope.empty_sides(), 0).type)
             case _:
                 continue
         Aligner(without_defaults([field]), table=table).align(pa.table({field.name: column}))
@@ -371,6 +481,8 @@ def _value(
     term: object, field: DataField, visible: pa.Table, sides: Mapping[Side, pa.Table | None], rows: int
 ) -> Column:
     match term:
+        case ColumnExpression():
+            return term.evaluate(visible, sides, rows)
         case LiteralValue(value):
             return pa.repeat(value, rows)
         case RowValues(column):

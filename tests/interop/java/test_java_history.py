@@ -71,14 +71,14 @@ def middle(table: lw.FileStoreTable) -> int:
 
 def forward_renamed(table: lw.FileStoreTable) -> None:
     table.rename_branch("b", "c")
-    table.fast_forward("c")
+    table.fast_forward("c", allow_loss=True)
 
 
 VERBS: dict[str, Callable[[lw.FileStoreTable], object]] = {
     "rollback": lambda table: table.rollback_to(middle(table)),
     "rollback to a tag": lambda table: table.rollback_to("v1"),
     "restore": lambda table: table.rollback_to_as_latest(middle(table)),
-    "forward": lambda table: table.fast_forward("b"),
+    "forward": lambda table: table.fast_forward("b", allow_loss=True),
     "rename a branch and forward": forward_renamed,
     "delete a tag": lambda table: table.delete_tag("v1"),
 }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from lakewright.cli.base.command import Argument, Arguments, Command, Group, option, table_argument
+from dataclasses import asdict
+
+from lakewright.cli.base.ask import confirm, yes_option
+from lakewright.cli.base.command import Argument, Arguments, Command, Group, dry_run, option, table_argument
 from lakewright.cli.base.output import Output
 from lakewright.cli.base.place import table_of
 from lakewright.cli.look.tables import show_table
+from lakewright.errors import counted
 
 
 def _list(args: Arguments, output: Output) -> None:
@@ -16,6 +20,11 @@ def _list(args: Arguments, output: Output) -> None:
 def _create(args: Arguments, output: Output) -> None:
     table = table_of(args)
     table.create_branch(args.name, args.tag, snapshot_id=args.snapshot)
+    if args.tag is None and args.snapshot is None and table.snapshot() is not None:
+        output.say(
+            f"warning: branch {args.name!r} is empty: it has the columns of {table.name}, but no rows; "
+            "--tag or --snapshot begins it at a state of the table"
+        )
     output.done(table.name, "branch", "create", args.name)
 
 
@@ -37,8 +46,21 @@ def _rename(args: Arguments, output: Output) -> None:
 
 def _fast_forward(args: Arguments, output: Output) -> None:
     table = table_of(args)
-    table.fast_forward(args.name)
-    output.done(table.name, "branch", "fast-forward", args.name)
+    plan = table.fast_forward(args.name, dry_run=True)
+    if not args.dry_run:
+        if plan.has_loss:
+            confirm(args, f"Remove {plan.loss} of {table.name}, which branch {args.name!r} does not have?")
+        plan = table.fast_forward(args.name, allow_loss=plan.has_loss)
+    verb = "would remove" if plan.dry_run else "removed"
+    for what, names in (("snapshot", plan.snapshot_ids), ("tag", plan.tags)):
+        for name in names:
+            output.say(f"{verb} {what} {name}")
+    gone = f"{counted(len(plan.snapshot_ids), 'snapshot')} and {counted(len(plan.tags), 'tag')}"
+    end = f"{verb} {gone}" if plan.snapshot_ids or plan.tags else f"{verb} nothing"
+    output.result(
+        {**asdict(plan), "has_loss": plan.has_loss},
+        f"{table.name}: fast-forward to branch {args.name!r} {end}",
+    )
 
 
 def _name() -> Argument:
@@ -74,7 +96,10 @@ COMMANDS = (
             _fast_forward,
             table_argument(),
             _name(),
+            dry_run("remove nothing, say what would go"),
+            yes_option(),
             help="make the state of a branch that of the table",
+            more="Asks before it removes rows or tags that the branch does not have, unless --yes is given.",
         ),
         default="list",
     ),

@@ -18,6 +18,7 @@ import pyarrow.orc as pa_orc
 from lakewright.errors import counted
 from lakewright.formats.base import (
     Input,
+    check_map_layout,
     corrupt,
     decoding,
     empty_batch,
@@ -142,6 +143,8 @@ class OrcFileReader:
         for field in self._fields:
             if field.name not in stored.names:
                 self._missing(field.name)
+            else:
+                check_map_layout(field, stored.field(field.name).type, self._path)
         # Arrow reads a dot as a path into a ROW: with such a name among the columns, all are read.
         self._columns = None if any("." in name for name in names) else names or stored.names[:1]
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from lakewright.errors import UnsupportedError, counted
 from lakewright.formats.base import (
     Input,
+    check_map_layout,
     corrupt,
     decoding,
     empty_batch,
@@ -191,6 +192,7 @@ class ParquetFileReader:
                 continue
             stored = schema.field(field.name).type
             _check_variant(field, stored, self._path)
+            check_map_layout(field, stored, self._path)
             chosen += select_leaves(stored, field.type, first[field.name])
             if leaf_count(stored) == 1 and not pa.types.is_nested(stored):
                 self._leaf[field.name] = first[field.name]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NoReturn
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.listing import PagedList, entries_by_partition
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.maintenance.branches import FastForwardResult
 from lakewright.metadata.store import TableStore
 from lakewright.pypaimon.history.values import (
     GetTagResponse,
@@ -23,7 +24,7 @@ from lakewright.pypaimon.history.values import (
     TableSnapshot,
     TagInstant,
 )
-from lakewright.pypaimon.values.errors import no_forward
+from lakewright.pypaimon.values.errors import no_forward, warn_of_loss
 from lakewright.pypaimon.values.identifier import Identifier
 from lakewright.pypaimon.values.table_schema import TableSchema
 from lakewright.spec import identifier as core_identifier
@@ -99,12 +100,20 @@ class CatalogHistory(Catalog):
         """Give a branch another name."""
         super().rename_branch(Identifier.of(identifier), from_branch, to_branch)
 
-    def fast_forward(self, identifier: AnyIdentifier, branch_name: str) -> None:
-        """Bring a table to the state of a branch."""
+    def fast_forward(
+        self,
+        identifier: AnyIdentifier,
+        branch_name: str,
+        allow_loss: bool = True,  # noqa: FBT001, FBT002 - pypaimon does not ask
+        dry_run: bool = False,  # noqa: FBT001, FBT002
+    ) -> FastForwardResult:
+        """Bring a table to the state of a branch; warn if rows or tags are lost by that."""
         try:
-            super().fast_forward(Identifier.of(identifier), branch_name)
+            result = super().fast_forward(Identifier.of(identifier), branch_name, allow_loss, dry_run)
         except InvalidInputError as error:
             raise no_forward(branch_name, error) from error
+        warn_of_loss(str(identifier), result)
+        return result
 
     def list_branches(self, identifier: AnyIdentifier) -> list[str]:
         """Return the names of the branches beside `main`."""

@@ -38,7 +38,7 @@ from lakewright.pypaimon.history.branches import BranchManager
 from lakewright.pypaimon.history.values import Changelog, Consumer, Tag, check_rename
 from lakewright.pypaimon.read.file_io import FileIO
 from lakewright.pypaimon.values.changes import SchemaChange, core_changes
-from lakewright.pypaimon.values.errors import SchemaExistsError, no_forward
+from lakewright.pypaimon.values.errors import SchemaExistsError, no_forward, warn_of_loss
 from lakewright.pypaimon.values.schema import Schema
 from lakewright.pypaimon.values.table_schema import TableSchema
 from lakewright.pypaimon.values.words import NEW_TAG_WORDS, TABLE_WORDS, heard, speaking
@@ -488,12 +488,14 @@ class FileSystemBranchManager(BranchManager):
         branches.rename_branch(self._store(), from_branch, to_branch)
 
     def fast_forward(self, branch_name: str) -> None:
-        """Bring the current branch to the state of another one."""
+        """Bring the current branch to the state of another one; warn if rows or tags are lost by that."""
         BranchManager.fast_forward_validate(branch_name, self.current_branch)
         try:
-            branches.fast_forward(self._store(), branch_name)
+            store = self._store()
+            result = branches.fast_forward(store, branch_name, allow_loss=True)
         except InvalidInputError as error:
             raise no_forward(branch_name, error) from error
+        warn_of_loss(store.name, result)
 
     def branches(self) -> list[str]:
         """Return the names of the branches beside `main`."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from lakewright.errors import AlreadyExistsError, CatalogException, InvalidInputError
+import warnings
+
+from lakewright.errors import AlreadyExistsError, CatalogException, InvalidInputError, LakewrightWarning
+from lakewright.maintenance.branches import FastForwardResult
 
 
 class AlterTableError(CatalogException, InvalidInputError, RuntimeError):
@@ -38,3 +41,14 @@ def no_forward(branch: str, error: InvalidInputError) -> InvalidInputError | Ill
     if "no snapshot" not in error.message:
         return error
     return IllegalStateError(f"Exception occurs when fast forward '{branch}': {error}", **error.facts)
+
+
+def warn_of_loss(table: str, result: FastForwardResult) -> None:
+    """Warn if a fast-forward, which pypaimon does without a question, removed rows or tags."""
+    if result.has_loss and not result.dry_run:
+        warnings.warn(
+            f"{table}: the fast-forward to branch {result.branch!r} removed {result.loss}, which the branch did not "
+            "have; lakewright's own table.fast_forward(branch) refuses that unless allow_loss is true",
+            LakewrightWarning,
+            stacklevel=3,
+        )

@@ -59,7 +59,7 @@ from lakewright.ray.tasks import (
 from lakewright.ray.write import run_write
 from lakewright.read.splits.shares import pieces
 from lakewright.read.splits.split import DataSplit
-from lakewright.spec.arguments import Path
+from lakewright.spec.arguments import Path, Properties
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
@@ -86,10 +86,11 @@ class DatasetMerge(MergeBuilder):
     source: Dataset
     settings: WriteSettings = field(default_factory=WriteSettings)
 
-    def execute(self, *, job_id: str | None = None) -> UpdateResult:
+    def execute(self, *, job_id: str | None = None, snapshot_properties: Properties | None = None) -> UpdateResult:
         """Run the merge: one snapshot in which the clauses hold for every row; a job id is committed only once."""
-        run, job = compacting_on(RayWorkers(self.settings)), JobRun.of(self.store, job_id)
-        return change(self.store, self.prepare(), operation="MERGE", run=run, job=job)
+        store = self.store.with_snapshot_properties(snapshot_properties)
+        run, job = compacting_on(RayWorkers(self.settings)), JobRun.of(store, job_id)
+        return change(store, replace(self, store=store).prepare(), operation="MERGE", run=run, job=job)
 
     def prepare(self) -> Prepare:
         """Check the merge, and return a function that prepares it on a snapshot without committing it."""
@@ -114,12 +115,13 @@ def merge(
     return DatasetMerge(store=opened(table).store, source=dataset, on=on, settings=settings)
 
 
-def upsert(
+def upsert(  # noqa: PLR0913 - each argument is one choice of the caller
     dataset: Dataset,
     table: FileStoreTable | Path,
     keys: str | Sequence[str] | None = None,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> UpdateResult:
@@ -131,7 +133,7 @@ def upsert(
     """
     check_dataset(dataset)
     settings = WriteSettings.of(concurrency, ray_remote_args)
-    store = opened(table).store
+    store = opened(table, snapshot_properties).store
     names = upsert_keys(store, keys)
     run, job = compacting_on(RayWorkers(settings)), JobRun.of(store, job_id)
     source = Source(dataset, store.name)

@@ -33,7 +33,7 @@ from lakewright.read.projection import ROW_ID, plan_projection
 from lakewright.read.scan import FileSchemas, pick_snapshot
 from lakewright.read.splits.split import DataSplit
 from lakewright.spec import arguments
-from lakewright.spec.arguments import Path
+from lakewright.spec.arguments import Path, Properties
 from lakewright.spec.predicate.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
@@ -50,29 +50,31 @@ def delete_by_row_id(
     table: FileStoreTable | Path,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> UpdateResult:
     """Delete the rows whose ids a dataset has in its column `_ROW_ID`; rows that are deleted already are ignored."""
     settings = WriteSettings.of(concurrency, ray_remote_args)
-    store, source = _checked(dataset, table)
+    store, source = _checked(dataset, table, snapshot_properties)
     to_ids(store, source.schema.empty_table())
     prepare = partial(_prepare, RowIdChange(store), source, settings)
     return change(store, prepare, operation="DELETE", job=JobRun.of(store, job_id))
 
 
-def update_by_row_id(
+def update_by_row_id(  # noqa: PLR0913 - each argument is one choice of the caller
     dataset: Dataset,
     table: FileStoreTable | Path,
     columns: str | Sequence[str] | None = None,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> UpdateResult:
     """Set columns of rows by id: a dataset has `_ROW_ID` and the columns to set, named by `columns` if it has more."""
     settings = WriteSettings.of(concurrency, ray_remote_args)
-    store, source = _checked(dataset, table)
+    store, source = _checked(dataset, table, snapshot_properties)
     wanted = arguments.optional(arguments.names, "columns", columns)
     names = tuple(NewValues.of(store, source.schema.empty_table(), wanted).values.column_names)
     prepare = partial(_prepare, RowIdChange(store, names), source, settings)
@@ -114,9 +116,11 @@ def read_by_row_id(
 # ---- on the driver ---------------------------------------------------------------------------------------------------
 
 
-def _checked(dataset: Dataset, table: FileStoreTable | Path) -> tuple[TableStore, Source]:
+def _checked(
+    dataset: Dataset, table: FileStoreTable | Path, snapshot_properties: Properties | None = None
+) -> tuple[TableStore, Source]:
     check_dataset(dataset)
-    store = opened(table).store
+    store = opened(table, snapshot_properties).store
     return store, Source(dataset, store.name)
 
 

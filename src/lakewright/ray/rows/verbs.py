@@ -14,7 +14,7 @@ from lakewright.compact.rounds import CompactResult
 from lakewright.distributed.compaction import sorting_on
 from lakewright.distributed.rows.verbs import delete_on, update_on
 from lakewright.ray.tasks import RayWorkers, WriteSettings
-from lakewright.spec.arguments import Age, Path
+from lakewright.spec.arguments import Age, Path, Properties
 from lakewright.spec.predicate.filters import Filter
 from lakewright.table.table import FileStoreTable, Partitions
 from lakewright.update.result import UpdateResult
@@ -25,6 +25,7 @@ def delete(
     where: Filter,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> UpdateResult:
@@ -34,21 +35,22 @@ def delete(
     for them; so it is for every verb here.
     """
     workers = RayWorkers(WriteSettings.of(concurrency, ray_remote_args))
-    return delete_on(workers, opened(table).store, where, job_id=job_id)
+    return delete_on(workers, opened(table, snapshot_properties).store, where, job_id=job_id)
 
 
-def update(
+def update(  # noqa: PLR0913 - each argument is one choice of the caller
     table: FileStoreTable | Path,
     assignments: Mapping[str, object],
     where: Filter | None = None,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows. With a job id, once."""
     workers = RayWorkers(WriteSettings.of(concurrency, ray_remote_args))
-    return update_on(workers, opened(table).store, assignments, where, job_id=job_id)
+    return update_on(workers, opened(table, snapshot_properties).store, assignments, where, job_id=job_id)
 
 
 def compact(  # noqa: PLR0913 - each argument is one choice of the caller
@@ -61,13 +63,14 @@ def compact(  # noqa: PLR0913 - each argument is one choice of the caller
     strategy: Strategy | None = None,
     idle: Age | None = None,
     dry_run: bool = False,
+    snapshot_properties: Properties | None = None,
     concurrency: int | None = None,
     ray_remote_args: Mapping[str, object] | None = None,
 ) -> CompactResult:
     """Merge files where it is worth it, on Ray's workers; with `full`, all that can be: see `table.compact`."""
     settings = WriteSettings.of(concurrency, ray_remote_args)
     request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
-    return _compact(settings, opened(table), request)
+    return _compact(settings, opened(table, snapshot_properties), request)
 
 
 def compact_database(  # noqa: PLR0913 - each argument is one choice of the caller

@@ -13,7 +13,7 @@ absent are committed only if nobody wrote meanwhile where they could have been w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark.sql import DataFrame
@@ -35,7 +35,7 @@ from lakewright.spark.rows.merge_sides import MergeSides, source_schema
 from lakewright.spark.rows.primary_key_merge import prepare_merge, prepare_upsert
 from lakewright.spark.write.compaction import compacting_on
 from lakewright.spark.write.frame import check_frame
-from lakewright.spec.arguments import Path
+from lakewright.spec.arguments import Path, Properties
 from lakewright.spec.predicate.predicate import TRUE
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
@@ -57,10 +57,11 @@ class FrameMerge(MergeBuilder):
 
     source: DataFrame
 
-    def execute(self, *, job_id: str | None = None) -> UpdateResult:
+    def execute(self, *, job_id: str | None = None, snapshot_properties: Properties | None = None) -> UpdateResult:
         """Run the merge: one snapshot in which the clauses hold for every row; a job id is committed only once."""
-        run, job = compacting_on(self.source.sparkSession), JobRun.of(self.store, job_id)
-        return change(self.store, self.prepare(), operation="MERGE", run=run, job=job)
+        store = self.store.with_snapshot_properties(snapshot_properties)
+        run, job = compacting_on(self.source.sparkSession), JobRun.of(store, job_id)
+        return change(store, replace(self, store=store).prepare(), operation="MERGE", run=run, job=job)
 
     def prepare(self) -> Prepare:
         """Check the merge, and return a function that prepares it on a snapshot without committing it."""
@@ -85,6 +86,7 @@ def upsert(
     keys: str | Sequence[str] | None = None,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Update the rows whose keys the frame has, and insert the rest of it; of equal keys in the frame the last counts.
 
@@ -92,7 +94,7 @@ def upsert(
     table are its own; a frame with all its columns is written without looking up rows, and the counts are None.
     """
     check_frame(df)
-    store = opened(table).store
+    store = opened(table, snapshot_properties).store
     names = upsert_keys(store, keys)
     job = JobRun.of(store, job_id)
     if store.schema.primary_keys:

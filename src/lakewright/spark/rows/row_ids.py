@@ -35,7 +35,7 @@ from lakewright.spark.rows.group_rows import (
     task_count,
 )
 from lakewright.spark.write.frame import check_frame
-from lakewright.spec.arguments import Path
+from lakewright.spec.arguments import Path, Properties
 from lakewright.spec.snapshot import Snapshot
 from lakewright.table.table import FileStoreTable
 from lakewright.update.change import ChangeJob
@@ -50,9 +50,15 @@ from lakewright.update.run import Prepared, change, fold_applied, with_all_colum
 from lakewright.write.job_run import JobRun
 
 
-def delete_by_row_id(df: DataFrame, table: FileStoreTable | Path, *, job_id: str | None = None) -> UpdateResult:
+def delete_by_row_id(
+    df: DataFrame,
+    table: FileStoreTable | Path,
+    *,
+    job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
+) -> UpdateResult:
     """Delete the rows whose ids a frame has in its column `_ROW_ID`; rows that are deleted already are ignored."""
-    store, schema = _checked(df, table)
+    store, schema = _checked(df, table, snapshot_properties)
     to_ids(store, schema.empty_table())
     return change(store, partial(_prepare, RowIdChange(store), df), operation="DELETE", job=JobRun.of(store, job_id))
 
@@ -63,18 +69,21 @@ def update_by_row_id(
     columns: Sequence[str] | None = None,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Set columns of rows by id: a frame has `_ROW_ID` and the columns to set; `columns` names them if it has more."""
-    store, schema = _checked(df, table)
+    store, schema = _checked(df, table, snapshot_properties)
     names = tuple(NewValues.of(store, schema.empty_table(), columns).values.column_names)
     return change(
         store, partial(_prepare, RowIdChange(store, names), df), operation="UPDATE", job=JobRun.of(store, job_id)
     )
 
 
-def _checked(df: DataFrame, table: FileStoreTable | Path) -> tuple[TableStore, pa.Schema]:
+def _checked(
+    df: DataFrame, table: FileStoreTable | Path, snapshot_properties: Properties | None = None
+) -> tuple[TableStore, pa.Schema]:
     check_frame(df)
-    store = opened(table).store
+    store = opened(table, snapshot_properties).store
     return store, arrow_schema_of(df.schema)
 
 

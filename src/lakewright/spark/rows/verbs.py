@@ -10,17 +10,24 @@ from lakewright.catalog.open import opened
 from lakewright.distributed.rows.verbs import delete_on, update_on
 from lakewright.spark.jobs.session import in_session_zone
 from lakewright.spark.jobs.workers import SparkWorkers
-from lakewright.spec.arguments import Path
+from lakewright.spec.arguments import Path, Properties
 from lakewright.spec.predicate.filters import Filter
 from lakewright.table.table import FileStoreTable
 from lakewright.update.result import UpdateResult
 
 
 def delete(
-    spark: SparkSession, table: FileStoreTable | Path, where: Filter, *, job_id: str | None = None
+    spark: SparkSession,
+    table: FileStoreTable | Path,
+    where: Filter,
+    *,
+    job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Delete the rows that fulfil a condition; the text `true` means all of them. With a job id, once."""
-    return delete_on(SparkWorkers(spark), in_session_zone(spark, opened(table)).store, where, job_id=job_id)
+    return delete_on(
+        SparkWorkers(spark), in_session_zone(spark, opened(table, snapshot_properties)).store, where, job_id=job_id
+    )
 
 
 def update(
@@ -30,7 +37,8 @@ def update(
     where: Filter | None = None,
     *,
     job_id: str | None = None,
+    snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows. With a job id, once."""
-    store = in_session_zone(spark, opened(table)).store
+    store = in_session_zone(spark, opened(table, snapshot_properties)).store
     return update_on(SparkWorkers(spark), store, assignments, where, job_id=job_id)

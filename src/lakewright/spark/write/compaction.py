@@ -16,7 +16,7 @@ from lakewright.compact.rounds import CompactResult
 from lakewright.distributed import compaction
 from lakewright.spark.jobs.session import check_session
 from lakewright.spark.jobs.workers import SparkWorkers
-from lakewright.spec.arguments import Age, Path
+from lakewright.spec.arguments import Age, Path, Properties
 from lakewright.spec.predicate.filters import Filter
 from lakewright.table.table import FileStoreTable, Partitions
 
@@ -32,11 +32,12 @@ def compact(  # noqa: PLR0913 - each argument is one choice of the caller
     strategy: Strategy | None = None,
     idle: Age | None = None,
     dry_run: bool = False,
+    snapshot_properties: Properties | None = None,
 ) -> CompactResult:
     """Merge files where it is worth it, on Spark's workers; with `full`, all that can be: see `table.compact`."""
     check_session(spark)
     request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
-    return _compact(spark, opened(table), request)
+    return _compact(spark, opened(table, snapshot_properties), request)
 
 
 def compact_database(  # noqa: PLR0913 - each argument is one choice of the caller

@@ -178,7 +178,7 @@ class PredicateBuilder:
 
 def spelled(name: ColumnName) -> str:
     """Return a column as messages show it."""
-    return ".".join(name) if isinstance(name, tuple) else name
+    return ".".join(map(str, name)) if isinstance(name, tuple) else name
 
 
 def resolve_path(fields: Mapping[str, DataField], name: ColumnName) -> tuple[tuple[str, ...], DataType]:

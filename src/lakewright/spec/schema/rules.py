@@ -113,7 +113,9 @@ def _check_buckets(schema: TableSchema) -> None:
         )
     if buckets > 0 and not schema.bucket_keys:
         raise InvalidInputError(
-            "a table with fixed buckets and no primary key needs a 'bucket-key'", option="bucket-key"
+            f"a table with fixed buckets and no primary key needs a 'bucket-key': set 'bucket-key' to the columns that "
+            f"choose the bucket, or 'bucket' to -1 instead of {buckets}",
+            option="bucket-key",
         )
     if buckets == POSTPONE and not schema.primary_keys:
         raise InvalidInputError("'bucket' = -2 (postpone) needs a primary key", option="bucket")
@@ -121,7 +123,7 @@ def _check_buckets(schema: TableSchema) -> None:
         missing = [name for name in schema.partition_keys if name not in schema.primary_keys]
         raise InvalidInputError(
             f"the primary key lacks the partition columns {missing}, so a key could not be found in other partitions:"
-            " add them to the primary key, or set 'bucket' to -1",
+            f" add them to the primary key, or set 'bucket' to -1 instead of {buckets}",
             option="bucket",
             columns=tuple(missing),
         )

@@ -18,6 +18,7 @@ from lakewright.spec.types import AtomicType, DataField, VectorType, types_insid
 _REGISTERED_BY_SERVERS = "metastore.partitioned-table"
 BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
 FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
+_AVRO_PRECISION = {"TIME": 3, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
 COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
 
 
@@ -45,6 +46,45 @@ def check_supported_for_write(schema: TableSchema) -> None:
             "a key that moves to another partition is deleted from the old one, and 'ignore-delete' would leave it in "
             "both: remove the option, or add the partition columns to the primary key"
         )
+
+
+def check_column_types(schema: TableSchema, before: TableSchema | None = None) -> None:
+    """Raise UnsupportedError if a new or changed table has columns that its writers would refuse.
+
+    `before` is the table before a change: what could not be written then does not make the change an error.
+    """
+    if before is not None and not _can_hold(before):
+        return
+    _check_types(schema.fields, "written")
+    _check_avro(schema)
+
+
+def _can_hold(schema: TableSchema) -> bool:
+    try:
+        check_column_types(schema)
+    except UnsupportedError:
+        return False
+    return True
+
+
+def _check_avro(schema: TableSchema) -> None:
+    """Raise UnsupportedError for times that Avro, if files of the table are written in it, cannot hold."""
+    options = schema.core_options
+    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
+    if schema.primary_keys:
+        formats.add(options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format())
+    if "avro" not in formats:
+        return
+    for column in schema.fields:
+        for part in types_inside(column.type):
+            limit = _AVRO_PRECISION.get(part.root) if isinstance(part, AtomicType) else None
+            if limit is not None and isinstance(part, AtomicType) and part.precision > limit:
+                raise UnsupportedError(
+                    f"the column {column.name!r} of type {column.type} cannot be written: Avro files cannot hold "
+                    f"{part}; lower its precision to {limit}, or use another file format",
+                    column=column.name,
+                    type=str(part),
+                )
 
 
 def doubtful_keys(schema: TableSchema) -> list[str]:

@@ -70,7 +70,16 @@ def relation_rows(relation: Relation) -> ArrowRows:
     describe = None
     if isinstance(builder, ReadBuilder):
         describe = lambda: f"{relation.name}: {builder.explain()}"  # noqa: E731 - one line
-    return ArrowRows.of(schema, lambda: pa.RecordBatchReader.from_stream(relation.builder()), describe)
+
+    def read() -> Iterator[pa.RecordBatch]:
+        # Not by an Arrow stream, through which an error of the library would come as one of Arrow.
+        now = relation.builder()
+        if isinstance(now, ReadBuilder):
+            yield from now.new_read().to_arrow_batch_reader(now.new_scan().plan().splits())
+        else:
+            yield from pa.RecordBatchReader.from_stream(now)
+
+    return ArrowRows.of(schema, read, describe)
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,12 +187,12 @@ def rename_branch(given: Given) -> Rows:
 
 
 @procedure(
-    "fast_forward(table STRING, branch STRING) -> result BOOLEAN",
-    "Bring the table to the state of a branch.",
+    "fast_forward(table STRING, branch STRING, allow_loss? BOOLEAN) -> result BOOLEAN",
+    "Bring the table to the state of a branch; rows or tags that it does not have are lost only with allow_loss.",
 )
 def fast_forward(given: Given) -> Rows:
     """See the declaration."""
-    given.table().fast_forward(given.text("branch"))
+    given.table().fast_forward(given.text("branch"), allow_loss=given.flag("allow_loss"))
     return DONE
 
 

@@ -21,7 +21,6 @@ REFUSED = {
     "import_files": "it is not built yet: COPY INTO and `lakewright ingest` load files",
     "rewrite_file_index": _INDEX,
     "create_global_index": _INDEX,
-    "drop_global_index": _INDEX,
     "reassign_row_id": _LATER,
     "refresh_object_table": "it lists the files of an object table, which catalogs have no more",
     "alter_view_dialect": _VIEWS,

@@ -28,4 +28,20 @@ def copy(given: Given) -> Rows:
     return DONE
 
 
-PROCEDURES = (remove_unexisting_files, copy)
+@procedure(
+    "drop_global_index(table STRING, index_column STRING, index_type? STRING, partitions? PARTITIONS, "
+    "dry_run? BOOLEAN) -> result BOOLEAN",
+    "Drop the global indexes that another engine made of a column, so that the column can be updated.",
+)
+def drop_global_index(given: Given) -> Rows:
+    """See the declaration."""
+    given.table().drop_global_index(
+        given.text("index_column"),
+        given.optional_text("index_type"),
+        partitions=given.partitions(),
+        dry_run=given.flag("dry_run"),
+    )
+    return DONE
+
+
+PROCEDURES = (remove_unexisting_files, copy, drop_global_index)

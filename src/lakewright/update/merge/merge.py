@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.metadata.store import TableStore
 from lakewright.read.scan import FileSchemas
 from lakewright.read.splits.split import DataSplit
+from lakewright.spec.arguments import Properties
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.predicate.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.schema.table_schema import BucketMode
@@ -53,6 +54,14 @@ T = TypeVar("T")
 _CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
 
 
+_NAMES_IN_DELTA = {
+    "when_matched_update_all": "when_matched_update",
+    "whenMatchedUpdateAll": "when_matched_update",
+    "when_not_matched_insert_all": "when_not_matched_insert",
+    "whenNotMatchedInsertAll": "when_not_matched_insert",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeBuilder(ABC):
     """A merge with the clauses so far: every clause returns a new builder, and each call of `execute` runs the merge.
@@ -64,6 +73,12 @@ class MergeBuilder(ABC):
     store: TableStore
     on: On
     clauses: tuple[Clause, ...] = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Point from the names that Delta Lake has to those of this class."""
+        ours = _NAMES_IN_DELTA.get(name)
+        hint = f"; without assignments, {ours}() sets all columns" if ours else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def when_matched_update(
         self, assignments: Mapping[str, object] | None = None, condition: ConditionText = None
@@ -95,12 +110,14 @@ class MergeBuilder(ABC):
         """Delete rows that no source row matches."""
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, "delete", None, condition))
 
-    def execute(self, *, job_id: str | None = None) -> UpdateResult:
+    def execute(self, *, job_id: str | None = None, snapshot_properties: Properties | None = None) -> UpdateResult:
         """Run the merge: one snapshot in which the clauses hold for every row, and the counts of changed rows.
 
         A job id is committed only once: a second run finds the snapshot of the first, and returns its result.
         """
-        return change(self.store, self.prepare(), operation="MERGE", job=JobRun.of(self.store, job_id))
+        store = self.store.with_snapshot_properties(snapshot_properties)
+        prepare = replace(self, store=store).prepare()
+        return change(store, prepare, operation="MERGE", job=JobRun.of(store, job_id))
 
     @abstractmethod
     def prepare(self) -> Prepare:

@@ -38,6 +38,7 @@ from lakewright.maintenance.rollback import (
     check_covered,
     remove_changelogs,
     replace_between,
+    settle_jobs,
     uncover,
 )
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags
@@ -158,6 +159,8 @@ def fast_forward(store: TableStore, name: str) -> None:
     except FileNotFoundError:
         _check_given(store, name)  # it may have been dropped or renamed while it was read
         raise
+    with suppress(OSError):
+        settle_jobs(store)
 
 
 def _fast_forward(store: TableStore, name: str) -> None:

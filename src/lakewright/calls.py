@@ -130,7 +130,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
 
     `schema_mode="merge"` first adds the columns, and widens the types, that the data has and the table lacks.
     `progress` is a function that gets a `Progress` after each batch, or True for a line on the terminal. With a
-    `job_id` a write is committed once: run again, it finds its snapshot while that lives, writes nothing (`replayed`).
+    `job_id` a write is committed once: run again, it finds its commit (for `lakewright.job-id.retention`, 90 days) and
+    writes nothing (`replayed`).
 
     >>> import tempfile, pyarrow as pa, lakewright as lw
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})

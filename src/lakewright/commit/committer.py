@@ -462,6 +462,9 @@ class Committer:
         except NOT_PUBLISHED:
             self._begun.difference_update(set(files) - known_before)
             raise
+        if self.once_since is not None and self.commit_user is not None:
+            with suppress(OSError):  # later runs still find the snapshot itself, until it expires
+                self.store.jobs.complete(self.commit_user, snapshot, is_job=intent.identifier == MAX_LONG)
         if not UPKEEP.isdisjoint(self.store.options.values) and self.upkeep:
             from lakewright.maintenance.after_commit import schedule  # noqa: PLC0415 - a door
 

@@ -150,9 +150,11 @@ class CommitSearch:
 
     def _search_rest(self, since: SeenSnapshot, base: Snapshot) -> Snapshot | None:
         """Search all snapshots that there are; raise CommitUnknownError if one that may be the commit is gone."""
-        searched = 0
+        searched, known = 0, {since}
+        if self.intent.once_since is not None and (begun := self.store.jobs.find_begun(self.intent.user)) is not None:
+            known.add(begun.since)  # an expiry has looked at what it removed
         for snapshot in self.store.snapshots.walk_back(base.id):
-            if SeenSnapshot.of(snapshot) == since:
+            if SeenSnapshot.of(snapshot) in known:
                 return None  # expiry removes the oldest first, so that none between was removed by it
             if self._is_published_by(snapshot):
                 return snapshot

@@ -24,7 +24,7 @@ from lakewright.distributed.write_job import Publication
 from lakewright.errors import NotFoundError
 from lakewright.metadata.store import TableStore
 from lakewright.spec.snapshot import Snapshot
-from lakewright.write.job_run import earlier_result, user_of_job
+from lakewright.write.job_run import earlier_of_job, earlier_result, record_begin
 from lakewright.write.reroute import rerouting
 from lakewright.write.writer import WriteJob
 
@@ -47,6 +47,8 @@ def write_once(
     its result is returned, and what was written here is removed.
     """
     compact = compacting_on(workers)
+    if publication.user is not None and publication.identifier is None and publication.once_since is not None:
+        record_begin(job.store, publication.user, publication.once_since)
     end = complete_job(
         workers,
         Job(job.store, job.write_id, work),
@@ -119,8 +121,8 @@ def committed_job(store: TableStore, job_id: str, *, run: RunTasks | None) -> Wr
 
 
 def snapshot_of_job(store: TableStore, job_id: str) -> Snapshot | None:
-    """Return the snapshot that a job committed, None where it committed nothing or the snapshot has expired."""
-    return store.snapshots.of_user(user_of_job(store, job_id))
+    """Return the snapshot that a job committed, None where it committed nothing or its id is no longer remembered."""
+    return earlier_of_job(store, job_id)
 
 
 def replayed(store: TableStore, snapshot: Snapshot, *, run: RunTasks | None) -> WriteResult:

@@ -40,6 +40,7 @@ from lakewright.maintenance.rollback import (
     check_covered,
     remove_changelogs,
     replace_between,
+    settle_jobs,
     uncover,
 )
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags
@@ -196,6 +197,8 @@ def fast_forward(store: TableStore, name: str, *, allow_loss: bool = False, dry_
     except FileNotFoundError:
         _check_given(store, name)  # it may have been dropped or renamed while it was read
         raise
+    with suppress(OSError):
+        settle_jobs(store)
 
 
 def _fast_forward(store: TableStore, name: str, *, allow_loss: bool, dry_run: bool) -> FastForwardResult:

@@ -34,7 +34,7 @@ from lakewright.metadata.snapshots import Changelogs, Snapshots
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.options import CoreOptions
-from lakewright.spec.snapshot import CommitKind, Snapshot, is_same_state, snapshot_from_json, to_json
+from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot, is_same_state, snapshot_from_json, to_json
 from lakewright.spec.units import MAX_INT
 from lakewright.storage.layout import MAIN_BRANCH
 from lakewright.storage.side_by_side import Errands, each
@@ -165,8 +165,10 @@ def expire_snapshots(
         return result
     with Errands(store.storage) as errands:
         same = errands.start(store.check_same_table)  # another table at this path would have snapshots of the same ids
-        if files.oldest_kept is not None:
-            _check_kept(store, files.oldest_kept, None, 0)
+        if (oldest_kept := files.oldest_kept) is not None:
+            settled = errands.start(lambda: _settle_jobs(store, expiring, oldest_kept))
+            _check_kept(store, oldest_kept, None, 0)
+            settled.result()
         same.result()
     if files.oldest_kept is not None:
         _remove_snapshots(store, expiring, files.oldest_kept, keep_changelogs=changelogs is not None)
@@ -174,6 +176,21 @@ def expire_snapshots(
     files.keep_new(frozenset(ids[place:]))
     files.delete()
     return result
+
+
+def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot) -> None:
+    """Record what the snapshots that expire say about jobs that were begun, and forget jobs that are old enough.
+
+    Of a job that committed none of them it is recorded that the first snapshot that stays is the one to search from.
+    """
+    jobs, users = store.jobs, {snapshot.commit_user: snapshot for snapshot in (*expiring, kept)}
+    known = {SeenSnapshot.of(snapshot) for snapshot in expiring} | ({SeenSnapshot()} if expiring[0].id == 1 else set())
+    retention = store.options.get(CoreOptions.LAKEWRIGHT_JOB_ID_RETENTION)
+    for job in jobs.all_begun(expire_before_millis=time.time_ns() // 1_000_000 - retention):
+        if job.user in users:
+            jobs.complete(job.user, users[job.user])
+        elif job.since in known:
+            jobs.begin(replace(job, since=SeenSnapshot.of(kept)), again=True)
 
 
 def expire_changelogs(store: TableStore, retention: Retention, *, dry_run: bool = False) -> ExpireResult:

@@ -62,7 +62,12 @@ def purge(store: TableStore, *, dry_run: bool = False) -> PurgeResult:
     known.look()  # at what was committed in the meantime, and tagged
     layout = store.layout
     # Whole directories: their deletion is synced, and a power cut must not bring back a tag whose files are deleted.
-    for directory in (layout.tag_directory, layout.consumer_directory, layout.changelog_directory):
+    for directory in (
+        layout.tag_directory,
+        layout.consumer_directory,
+        layout.changelog_directory,
+        layout.job_directory,
+    ):
         store.storage.delete_directory(directory)
     gone = expire_snapshots(_without_changelogs(store), Retention(1, 1, 0, MAX_INT))
     orphans = remove_orphans(store, committed=known.names)

@@ -39,9 +39,10 @@ from lakewright.maintenance.restore import (
     unchanged,
     until_undisturbed,
 )
+from lakewright.metadata.job_records import is_removed
 from lakewright.metadata.store import TableStore
 from lakewright.spec.manifest import ADD
-from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_state, to_json
+from lakewright.spec.snapshot import MAX_LONG, SeenSnapshot, Snapshot, is_same_state, to_json
 from lakewright.storage.side_by_side import each
 
 RESTORED = "rollback-to-as-latest-"  # begins the names of tags that protect a state which was published again
@@ -79,8 +80,24 @@ def rollback(
     else:
         # The target is the same in every try, also if another call gives its id to another snapshot.
         result = until_undisturbed(store, lambda: _rollback(store, snapshot, from_snapshot))
+    with suppress(OSError):  # a record of a removed snapshot is recognised as long as that has not expired
+        settle_jobs(store, snapshot)
     _warn_of_consumers(store, snapshot.id)
     return result
+
+
+def settle_jobs(store: TableStore, kept: Snapshot | None = None) -> None:
+    """Forget the jobs whose snapshots were removed, and let those that were begun later be searched from `kept` on."""
+    newest, ids = store.snapshots.latest(), store.snapshots.ids()
+
+    def was_removed(recorded: Snapshot) -> bool:
+        has_expired = bool(ids) and recorded.id < ids[0]
+        return is_removed(newest, None if has_expired else store.snapshots.find(recorded.id), ids, recorded)
+
+    store.jobs.forget_removed(was_removed)
+    for job in store.jobs.all_begun() if kept is not None else ():
+        if kept is not None and job.since.id > kept.id:
+            store.jobs.begin(replace(job, since=SeenSnapshot.of(kept)), again=True)
 
 
 def _rollback(store: TableStore, snapshot: Snapshot, from_snapshot: int | None) -> RollbackResult:

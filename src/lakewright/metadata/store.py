@@ -18,6 +18,7 @@ from lakewright.errors import InvalidInputError, NotFoundError, TableNotExistExc
 from lakewright.metadata import refs
 from lakewright.metadata.consumers import Consumers
 from lakewright.metadata.home import FILES, Home
+from lakewright.metadata.job_records import JobRecords
 from lakewright.metadata.manifests import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.schemas import Origin, Schemas
@@ -186,6 +187,11 @@ class TableStore:
     def consumers(self) -> Consumers:
         """The positions of the readers of streams."""
         return Consumers(self.storage, self.layout)
+
+    @property
+    def jobs(self) -> JobRecords:
+        """The records of jobs that commit once."""
+        return JobRecords(self.storage, self.layout)
 
     @property
     def changelogs(self) -> Changelogs:

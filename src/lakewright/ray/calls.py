@@ -48,7 +48,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     may have to run a part of the dataset to find them.
 
     A write with a `job_id` is committed once: if it is run again, after a crash or by another driver, it finds its
-    snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
+    snapshot, writes nothing, and says so (`replayed`). The id is remembered for
+    `lakewright.job-id.retention` (90 days).
 
     `concurrency` is the largest number of tasks that write at a time, and `ray_remote_args` are what `ray.remote` takes
     for them. `progress` is a callback, or False for no bars of Ray.

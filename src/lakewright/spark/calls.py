@@ -47,7 +47,8 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     unpartitioned table. `schema_mode="merge"` first adds the columns, and widens the types, that the table lacks.
 
     A write with a `job_id` is committed once: if it is run again, after a crash or by another driver, it finds its
-    snapshot, writes nothing, and says so (`replayed`). The id is known for as long as that snapshot lives.
+    snapshot, writes nothing, and says so (`replayed`). The id is remembered for
+    `lakewright.job-id.retention` (90 days).
 
     `concurrency` is the largest number of tasks that write, `distribution` how rows are brought together for them, and
     `progress` a callback, or False for no bar.

@@ -471,6 +471,7 @@ class CoreOptions:
     LAKEWRIGHT_DURABLE = ConfigOption("lakewright.durable", _BOOL, default=True)  # fsync on local disks
     # How long expiry after commits leaves a snapshot alone, whatever the counts: writers may have planned on it.
     LAKEWRIGHT_EXPIRE_GRACE = ConfigOption("lakewright.expire.grace", _TIME, 60 * 60 * 1000)
+    LAKEWRIGHT_JOB_ID_RETENTION = ConfigOption("lakewright.job-id.retention", _TIME, 90 * 24 * 60 * 60 * 1000)
     LAKEWRIGHT_WRITE_THREADS = ConfigOption("lakewright.write-threads", _COUNT, _CPUS)
     LAKEWRIGHT_WRITE_DISTRIBUTION = ConfigOption(
         "lakewright.write-distribution", _one_of(WriteDistribution), WriteDistribution.AUTO

@@ -156,6 +156,11 @@ class Layout:
         return f"{self.branch_root}/changelog"
 
     @property
+    def job_directory(self) -> str:
+        """Where the records of jobs that commit once are; only lakewright knows it."""
+        return f"{self.branch_root}/_lakewright-jobs"
+
+    @property
     def consumer_directory(self) -> str:
         """Where the positions of consumers are."""
         return f"{self.branch_root}/consumer"

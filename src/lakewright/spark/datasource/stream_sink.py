@@ -30,6 +30,7 @@ from lakewright.spark.jobs.classes import DataSourceStreamArrowWriter, WriterCom
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spec.snapshot import SeenSnapshot, Snapshot
 from lakewright.table.table import FileStoreTable
+from lakewright.write.job_run import recorded_batch
 from lakewright.write.leftovers import remove_leftovers
 from lakewright.write.writer import WriteJob
 
@@ -103,7 +104,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         """Return the snapshot in which the user committed this batch or a later one; commit it if there is none."""
         # The commit itself looks for what is published later than this.
         since = SeenSnapshot.of(self._store.snapshots.latest())
-        snapshot = self._store.snapshots.of_user(user)
+        snapshot = self._store.snapshots.of_user(user) or recorded_batch(self._store, user, batch_id)
         if snapshot is not None and snapshot.commit_identifier >= batch_id:
             return snapshot
         committer = Committer(self._store, commit_user=user, once_since=since)

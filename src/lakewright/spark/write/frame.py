@@ -38,6 +38,7 @@ from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.table.table import FileStoreTable
 from lakewright.table.write_builder import TableWrite
 from lakewright.write.input.frames import refuse_pandas_on_spark
+from lakewright.write.job_run import recorded_batch
 from lakewright.write.writer import WriteJob
 
 
@@ -93,7 +94,7 @@ def write_micro_batch(
     check_call(target, mode, concurrency=concurrency)
     # The commit itself looks for what is published later than this.
     since = SeenSnapshot.of(target.store.snapshots.latest())
-    snapshot = target.store.snapshots.of_user(commit_user)
+    snapshot = target.store.snapshots.of_user(commit_user) or recorded_batch(target.store, commit_user, batch_id)
     if snapshot is not None and snapshot.commit_identifier >= batch_id:
         return replayed(target.store, snapshot, run=compacting_on(df.sparkSession))
     if mode == "upsert":

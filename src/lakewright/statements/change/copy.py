@@ -12,7 +12,7 @@ from lakewright.metadata.store import TableStore
 from lakewright.spec.types import DataField
 from lakewright.statements.change.names import Side
 from lakewright.statements.model import CopyIn, CopyOut
-from lakewright.write.job_run import JobRun
+from lakewright.write.job_run import earlier_of_job
 
 # From the options of FILE_FORMAT to those of Spark's readers and writers.
 _OPTIONS = {
@@ -101,7 +101,7 @@ def load_files(
     taken = sorted((file for file in files if settings.takes(file.path)), key=lambda file: file.path)
     if settings.force:
         return load([file.path for file in taken], None) if taken else 0
-    new = (file for file in taken if JobRun.begin(store, file.job_id).earlier is None)
+    new = (file for file in taken if earlier_of_job(store, file.job_id) is None)
     return sum(load([file.path], file.job_id) for file in new)
 
 

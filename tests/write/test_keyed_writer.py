@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -342,3 +343,29 @@ def test_the_same_rows_make_the_same_files(tmp_path: Path) -> None:
         contents.append(sorted(path.read_bytes() for path in Path(table.table_path).rglob("*.parquet")))
     assert len(contents[0]) == 4
     assert all(files == contents[0] for files in contents)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"file.format": "orc", "file.format.per.level": "0:avro"},
+        {"file.format.per.level": "3:orc"},
+        {"changelog-producer": "lookup", "changelog-file.format": "orc"},
+        {"file.format": "orc", "bucket": "-2"},
+    ],
+)
+def test_rows_that_a_file_of_a_later_level_cannot_hold_are_refused_by_the_write(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    columns = pa.schema({"k": pa.int64(), "ts": pa.timestamp("us")})
+    table = new_table(tmp_path, columns, **options)
+    early = pa.array([datetime(1969, 12, 31, 23, 59, 59, 500000)], pa.timestamp("us"))  # noqa: DTZ001 - no zone
+    with pytest.raises(UnsupportedError, match="'ts' of the rows to write has times before 1970"):
+        lw.write_table(pa.table({"k": [1], "ts": early}, schema=columns), table)
+    assert table.snapshot() is None
+
+
+def test_a_compression_of_changelog_files_must_fit_their_format(tmp_path: Path) -> None:
+    options = {"changelog-file.format": "avro", "changelog-file.compression": "lz4"}
+    with pytest.raises(InvalidInputError, match="cannot be 'lz4': avro files take"):
+        new_table(tmp_path, **options)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lakewright.formats.base import WriteOptions
 from lakewright.spec.datafile import APPEND, SimpleStats
 from lakewright.spec.keyed_rows import SEQUENCE_NUMBER, stored_fields
-from lakewright.spec.options import CoreOptions
+from lakewright.spec.options import ChangelogProducer, CoreOptions
 from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.stats import COUNTS, FULL, NONE, ColumnStats, StatsMode, to_simple_stats, truncate
 from lakewright.spec.types import DataField
@@ -36,6 +36,7 @@ class FilePlan:
     level: int = 0
     source: int = APPEND
     columns: KeyedColumns | None = None  # of a primary-key table
+    later: tuple[tuple[str, WriteOptions], ...] = ()  # formats that a compaction may give the rows of these files
 
     @classmethod
     def of_schema(cls, schema: TableSchema, write_cols: tuple[str, ...] | None = None) -> FilePlan:
@@ -72,6 +73,7 @@ class FilePlan:
             source=source,
             level=level,
             columns=columns,
+            later=() if level or changelog else cls._later_formats(schema, plan),
         )
 
     @classmethod
@@ -99,6 +101,18 @@ class FilePlan:
             prefix=prefix,
             suffix=_suffix(file_format, write.compression, with_compression=with_compression),
         )
+
+    @classmethod
+    def _later_formats(cls, schema: TableSchema, plan: FilePlan) -> tuple[tuple[str, WriteOptions], ...]:
+        """Return the other formats, with their options, that a compaction writes rows of level 0 in."""
+        options = schema.core_options
+        levels = range(1, options.num_levels())
+        plans = [cls._of_options(schema, plan.fields, level=level) for level in levels]
+        if options.get(CoreOptions.CHANGELOG_PRODUCER) is not ChangelogProducer.NONE:
+            plans += [cls._of_options(schema, plan.fields, level=level, changelog=True) for level in (0, *levels)]
+        found = {(other.file_format, other.options.compression): other.options for other in plans}
+        found.pop((plan.file_format, plan.options.compression), None)
+        return tuple((file_format, write) for (file_format, _), write in found.items())
 
     def file_name(self, stem: str) -> str:
         """Return the name of a file from a stem that no other file has."""

@@ -105,6 +105,7 @@ class _File:
     """The state of one file, from its first piece until it is finished."""
 
     encoder: Encoder
+    later: tuple[Encoder, ...]  # of the files that a compaction makes of this one
     keys: _KeyRange | None
     rows: int = 0  # of all pieces, appended or not
     pending: int = 0  # pieces that are not appended yet
@@ -131,7 +132,9 @@ class Piece:
     encoded: Encoded | None = field(default=None)
 
     def encode(self) -> Encoded:
-        """Encode the rows; any thread may call it."""
+        """Encode the rows; any thread may call it. Rows that a later level cannot hold are refused now."""
+        for later in self.file.later:
+            later.check(self.stored)
         self.encoded = self.file.encoder.encode(self.stored)
         self.stored = None
         if self.file.keys is None:
@@ -181,8 +184,10 @@ class RollingFile:
         """Return the first of the rows as a piece of a file: as many as it takes, and as are best encoded together."""
         with self._lock:
             if self._next is None or self._is_full(self._next):
-                encoder = open_encoder(self._plan.file_format, self._plan.fields, self._plan.options)
-                self._next = _File(encoder, None if self._plan.columns is None else _KeyRange(self._plan.columns))
+                plan = self._plan
+                encoder = open_encoder(plan.file_format, plan.fields, plan.options)
+                later = tuple(open_encoder(name, plan.fields, options) for name, options in plan.later)
+                self._next = _File(encoder, later, None if plan.columns is None else _KeyRange(plan.columns))
             file = self._next
             part = rows.slice(0, self._room(file, rows))
             part = part.slice(0, file.encoder.piece_rows(part))

@@ -135,6 +135,9 @@ class Encoder(Protocol):
     def piece_rows(self, table: pa.Table) -> int:
         """Return how many of the rows are best encoded by themselves, while another thread encodes those after them."""
 
+    def check(self, table: pa.Table) -> None:
+        """Raise an error for rows that a file cannot hold."""
+
     def encode(self, table: pa.Table) -> Encoded:
         """Return rows, given in the canonical schema of the fields, in encoded form."""
 

@@ -64,9 +64,13 @@ class AvroEncoder:
         """Return all of them: encoding holds the lock of Python, so threads do not help."""
         return int(table.num_rows)
 
+    def check(self, table: pa.Table) -> None:
+        """Raise an error for rows that a file cannot hold."""
+        check_rows(table, self._schema)
+
     def encode(self, table: pa.Table) -> Encoded:
         """Return rows as blocks of a few thousand, each with its row count and its compressed bytes."""
-        check_rows(table, self._schema)
+        self.check(table)
         stats = StatsCollector(self._fields, self._modes)
         stats.add(table)
         blocks = []

@@ -72,12 +72,16 @@ class OrcEncoder:
         """Return all of them: one thread writes the stripes."""
         return int(table.num_rows)
 
-    def encode(self, table: pa.Table) -> Encoded:
-        """Return rows in the schema of the file."""
+    def check(self, table: pa.Table) -> None:
+        """Raise an error for rows that a file cannot hold."""
         check_rows(table, self.schema)
         for field, column in zip(self.schema, table.columns, strict=True):
             for chunk in column.chunks:
                 _check_writable(chunk, field.name)
+
+    def encode(self, table: pa.Table) -> Encoded:
+        """Return rows in the schema of the file."""
+        self.check(table)
         stats = StatsCollector(self._fields, self._modes)
         stats.add(table)
         stored = _reshape(table, self._stored)

@@ -69,9 +69,13 @@ class ParquetEncoder:
         groups = max(1, -(-rows // _GROUP_ROWS_MAX), -(-size // self._options.row_group_bytes))
         return max(1, -(-rows // groups))
 
+    def check(self, table: pa.Table) -> None:
+        """Raise an error for rows that a file cannot hold."""
+        check_rows(table, self.schema)
+
     def encode(self, table: pa.Table) -> Encoded:
         """Return rows as one row group, or as more of equal size where they are too many for one."""
-        check_rows(table, self.schema)
+        self.check(table)
         group_rows = self.piece_rows(table)
         groups = max(1, -(-table.num_rows // group_rows))
         if self._undecided:

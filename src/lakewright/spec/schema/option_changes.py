@@ -76,6 +76,13 @@ _PER_LEVEL = {
     CoreOptions.FILE_FORMAT_PER_LEVEL.key(): tuple(CODECS),
     CoreOptions.FILE_COMPRESSION_PER_LEVEL.key(): _ANY_CODEC,
 }
+_CODEC_OPTIONS = {
+    CoreOptions.FILE_FORMAT.key(),
+    CoreOptions.FILE_COMPRESSION.key(),
+    CoreOptions.CHANGELOG_FILE_FORMAT.key(),
+    CoreOptions.CHANGELOG_FILE_COMPRESSION.key(),
+    *_PER_LEVEL,
+}
 _LISTS = _NAME_LISTS | {
     CoreOptions.PRIMARY_KEY.key(),
     CoreOptions.PARTITION.key(),
@@ -112,7 +119,7 @@ def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
         raise _refusal(key, f"cannot be {value!r}", "it takes a list with commas, and one of its items is blank")
     if key == CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL.key() and not 1 <= _number(value) <= _ZSTD_LEVEL_MAX:
         raise _refusal(key, f"cannot be {value!r}", f"it takes a whole number from 1 to {_ZSTD_LEVEL_MAX}")
-    if key in {CoreOptions.FILE_FORMAT.key(), CoreOptions.FILE_COMPRESSION.key(), *_PER_LEVEL}:
+    if key in _CODEC_OPTIONS:
         _check_codec(CoreOptions(options))
 
 
@@ -125,6 +132,11 @@ def _check_codec(options: CoreOptions) -> None:
         codec, known = codecs.get(level, options.file_compression()), CODECS.get(file_format, ())
         if known and codec not in known:
             raise _refusal("file.compression", f"cannot be {codec!r}", f"{file_format} files take {', '.join(known)}")
+    file_format = options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()
+    changelog_codec, known = options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION), CODECS.get(file_format, ())
+    if changelog_codec is not None and known and changelog_codec not in known:
+        key = CoreOptions.CHANGELOG_FILE_COMPRESSION.key()
+        raise _refusal(key, f"cannot be {changelog_codec!r}", f"{file_format} files take {', '.join(known)}")
 
 
 def _number(value: str) -> int:

@@ -45,7 +45,8 @@ def postpone_plan(task: WriteTask) -> FilePlan:
     plan = FilePlan.keyed(schema.with_options(changed), level=0)
     if _fits_avro(plan):
         changed[CoreOptions.FILE_FORMAT_PER_LEVEL.key()] = "0:avro"
-        plan = FilePlan.keyed(schema.with_options(changed), level=0)
+        later = (*plan.later, (plan.file_format, plan.options))
+        plan = replace(FilePlan.keyed(schema.with_options(changed), level=0), later=later)
     columns = plan.columns and replace(plan.columns, modes=(NONE,) * len(schema.fields))
     stats = tuple(FULL if field == SEQUENCE_NUMBER else NONE for field in plan.fields)
     return replace(plan, columns=columns, options=replace(plan.options, stats=stats))

@@ -1,14 +1,15 @@
-"""Listings of an object store whose answers are cut: asked for again, with nothing missing and nothing twice."""
+"""Listings and objects of a store whose answers are cut: asked for again, with nothing missing and nothing twice."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 import pytest
+from botocore.exceptions import ClientError
 
 from lakewright.storage.object import ObjectStorage
 from lakewright.storage.open import open_storage
@@ -16,8 +17,8 @@ from support.s3 import S3Server
 
 
 @contextmanager
-def _cutting(endpoint: str, cuts: int) -> Iterator[str]:
-    """Run a proxy that cuts the answers to the first listings in the middle."""
+def _cutting(endpoint: str, cuts: int, *, request_part: bytes = b"list-type=2", end: bytes = b"<Key>") -> Iterator[str]:
+    """Run a proxy that cuts the first answers to some requests in the middle."""
     parts, left = urlsplit(endpoint), [None] * cuts
 
     def serve(client: socket.socket) -> None:
@@ -29,9 +30,9 @@ def _cutting(endpoint: str, cuts: int) -> Iterator[str]:
                 with suppress(TimeoutError):
                     while data := server.recv(65536):
                         answer += data
-                if b"list-type=2" in request and left:
+                if request_part in request and left:
                     left.pop()
-                    client.sendall(answer[: answer.index(b"<Key>") + 3])
+                    client.sendall(answer[: answer.index(end) + len(end)])
                     return
                 client.sendall(answer)
 
@@ -58,3 +59,25 @@ def test_a_listing_whose_answer_is_cut_is_asked_for_again(s3_server: S3Server, v
         assert isinstance(storage, ObjectStorage)
         found = [info.path.rpartition("/")[2] for info in getattr(storage, verb)(f"{place}/t")]
     assert found == names
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+@pytest.mark.parametrize("verb", ["whole", "range", "tail"])
+def test_an_object_is_asked_for_again_where_the_answer_that_it_is_missing_is_cut(
+    s3_server: S3Server, verb: str, cuts: int
+) -> None:
+    """The client goes on reading an object whose bytes are cut, but gives up where those of an error are."""
+    bucket = s3_server.make_bucket()
+    with pytest.raises(ClientError):  # the first answer of this kind takes the emulator long
+        s3_server.client().get_object(Bucket=bucket, Key="t/f")
+    with _cutting(s3_server.options["s3.endpoint"], cuts, request_part=b"GET ", end=b"<Error>") as endpoint:
+        storage = open_storage(f"s3://{bucket}", {**s3_server.options, "s3.endpoint": endpoint})[0]
+        assert isinstance(storage, ObjectStorage)
+        client = storage._client
+        reads: dict[str, Callable[[], object]] = {
+            "whole": lambda: client.get("t/f"),
+            "range": lambda: client.get_range("t/f", 0, 10),
+            "tail": lambda: client.get_tail("t/f", 10),
+        }
+        with pytest.raises(FileNotFoundError):
+            reads[verb]()

@@ -193,12 +193,14 @@ def fast_forward(store: TableStore, name: str, *, allow_loss: bool = False, dry_
     Unless `allow_loss` is true, changes of rows or tags that the other branch does not have are an error.
     """
     try:
-        return until_undisturbed(store, lambda: _fast_forward(store, name, allow_loss=allow_loss, dry_run=dry_run))
+        removed = until_undisturbed(store, lambda: _fast_forward(store, name, allow_loss=allow_loss, dry_run=dry_run))
     except FileNotFoundError:
         _check_given(store, name)  # it may have been dropped or renamed while it was read
         raise
-    with suppress(OSError):
-        settle_jobs(store)
+    if not dry_run:
+        with suppress(OSError):
+            settle_jobs(store)
+    return removed
 
 
 def _fast_forward(store: TableStore, name: str, *, allow_loss: bool, dry_run: bool) -> FastForwardResult:

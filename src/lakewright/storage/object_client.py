@@ -54,6 +54,8 @@ _PAUSE_SECONDS = 0.05  # before the second attempt; doubles with each further on
 _TIMEOUT = timedelta(seconds=120)
 _RETRY_TIMEOUT = timedelta(seconds=60)
 _LIST_ATTEMPTS = 3  # of a listing whose answer is cut
+_READ_ATTEMPTS = 4  # of an object where the answer is cut
+_CUT = re.compile(r"(request or response|decoding response) body")
 _LIST_PAGE = 1000
 _MESSAGE_CHARACTERS_MAX = 300
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -120,11 +122,11 @@ class ObjectClient:
 
     def get(self, key: str) -> bytes:
         """Return a whole object."""
-        return self._call(key, lambda: bytes(obstore.get(self.retrying, key).bytes()))
+        return self._read(key, lambda: bytes(obstore.get(self.retrying, key).bytes()))
 
     def get_range(self, key: str, start: int, end: int) -> bytes:
         """Return the bytes from `start` up to but not including `end`."""
-        return self._call(key, lambda: bytes(obstore.get_range(self.retrying, key, start=start, end=end)))
+        return self._read(key, lambda: bytes(obstore.get_range(self.retrying, key, start=start, end=end)))
 
     def get_tail(self, key: str, length: int, size: int | None = None) -> tuple[int, bytes]:
         """Return the size of an object and, where one request gives both, up to `length` of its last bytes.
@@ -142,7 +144,7 @@ class ObjectClient:
             return found, bytes(response.bytes()) if counted_from_end or found == size else b""
 
         try:
-            return self._call(key, size_and_tail)
+            return self._read(key, size_and_tail)
         except (FileNotFoundError, PermissionError):
             raise
         except (OSError, UnsupportedError):  # also an empty object, which has no range at all
@@ -277,6 +279,21 @@ class ObjectClient:
             )
         _RUNTIME.started = True
         return store
+
+    def _read(self, key: str, call: Callable[[], T]) -> T:
+        """Read bytes of an object, again if the answer is cut.
+
+        The client itself reads on where bytes of the object are missing, but not where those of an error are, as the
+        one that says that there is no such object.
+        """
+        for _ in range(_READ_ATTEMPTS - 1):
+            try:
+                return self._call(key, call)
+            except OSError as error:
+                if error.errno != errno.EIO or not _CUT.search(str(error)):
+                    raise
+            time.sleep(CLIENT_PAUSE_SECONDS)
+        return self._call(key, call)
 
     def _call(self, key: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self.renewing is None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.compact.rounds import CompactResult
 from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError, SQLSyntaxError, UnsupportedError
 from lakewright.maintenance.tags import expire_tags
 from lakewright.spec.manifest import ManifestEntry
@@ -21,7 +22,7 @@ from lakewright.statements.parse.parser import parse_statement
 from lakewright.statements.procedures.refused import REFUSED
 from lakewright.statements.procedures.registry import PROCEDURES, procedure_rows
 from lakewright.statements.session import Session
-from lakewright.statements.text import Args
+from lakewright.statements.text import Args, Fragment
 from lakewright.table.table import FileStoreTable
 
 
@@ -32,9 +33,12 @@ class LocalSession(Session):
         super().__init__({"paimon": catalog, "other": catalog}, "d")
         self.compactions: list[tuple[str, object, object]] = []
 
-    def compact(self, table: FileStoreTable, **arguments: object) -> None:
+    def compact(self, table: FileStoreTable, **arguments: object) -> CompactResult:
         self.compactions.append((table.name, arguments.get("full"), arguments.get("partitions")))
-        table.compact(**arguments)  # type: ignore[arg-type]
+        return table.compact(**arguments)  # type: ignore[arg-type]
+
+    def moment(self, expression: Fragment, args: Args) -> int:
+        raise NotImplementedError
 
     def settings(self) -> dict[str, str]:
         return {}

@@ -25,8 +25,8 @@ from support.sql_corpus.running import Places, answers
 SEED = 17
 ONE_IN = 8 if is_thin() else 3  # the whole runs with Java
 SPARKS = {  # statements that are left to the engine, which is Spark, or refuses them
-    *("drop_temp_view", "create_view", "create_or_replace_view", "drop_view", "syntax_error"),
-    *("create_function_from_jar", "drop_function_from_catalog", "describe_function"),
+    *("drop_temp_view", "drop_view", "syntax_error"),
+    *("drop_function_from_catalog", "describe_function"),
 }
 
 

@@ -34,7 +34,7 @@ def test_a_doubled_quote_stands_for_the_quote() -> None:
 
 def test_a_query_and_anything_else() -> None:
     assert isinstance(parse_statement("with a as (select 1) select * from a;"), Query)
-    assert isinstance(parse_statement("CACHE TABLE x"), Native)
+    assert isinstance(parse_statement("CLEAR CACHE"), Native)
 
 
 @pytest.mark.parametrize(

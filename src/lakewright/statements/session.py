@@ -10,11 +10,12 @@ from typing import TypeAlias
 from lakewright.catalog.base import Catalog
 from lakewright.catalog.factory import CatalogFactory
 from lakewright.catalog.system.database import SYSTEM_DATABASE
+from lakewright.compact.rounds import CompactResult
 from lakewright.errors import DatabaseNotExistException, NotFoundError, UnsupportedError
 from lakewright.maintenance.statistics.analyze import Columns
 from lakewright.spec import arguments
 from lakewright.spec.identifier import Identifier
-from lakewright.statements.text import Name, placed_error
+from lakewright.statements.text import Args, Fragment, Name, placed_error
 from lakewright.table.table import FileStoreTable
 
 Catalogs: TypeAlias = Catalog | str | os.PathLike[str] | Mapping[str, object]
@@ -31,8 +32,12 @@ class Session(ABC):
         self.database = arguments.text("database", database)
 
     @abstractmethod
-    def compact(self, table: FileStoreTable, **arguments: object) -> None:
+    def compact(self, table: FileStoreTable, **arguments: object) -> CompactResult:
         """Compact a table as `table.compact` does, on the workers of the engine if it has some."""
+
+    @abstractmethod
+    def moment(self, expression: Fragment, args: Args) -> int:
+        """Return the moment that an expression gives, in epoch milliseconds."""
 
     def analyze(self, table: FileStoreTable, columns: Columns) -> None:
         """Record statistics as `table.analyze` does, on the workers of the engine if it has some."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from lakewright.compact.rounds import CompactResult
 from lakewright.maintenance.statistics.analyze import Columns
 from lakewright.spark.jobs.analysis import analyze
 from lakewright.spark.jobs.session import check_session, is_connect
@@ -89,9 +90,9 @@ class SQLContext(Context[DataFrame]):
             with suppress(PySparkException, RuntimeError, AttributeError):
                 self.spark.sparkContext.cancelAllJobs()
 
-    def compact(self, table: FileStoreTable, **arguments: object) -> None:
+    def compact(self, table: FileStoreTable, **arguments: object) -> CompactResult:
         """Compact a table with Spark's workers."""
-        compact(self.spark, table, **arguments)  # type: ignore[arg-type]
+        return compact(self.spark, table, **arguments)  # type: ignore[arg-type]
 
     def analyze(self, table: FileStoreTable, columns: Columns) -> None:
         """Analyze a table with Spark's workers."""

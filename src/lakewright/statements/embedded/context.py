@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from lakewright.compact.rounds import CompactResult
 from lakewright.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_type
@@ -98,9 +99,9 @@ class SQLContext(Context[pa.Table]):
             time_zone({key: value})
         self._settings[key] = value
 
-    def compact(self, table: FileStoreTable, **arguments: object) -> None:
+    def compact(self, table: FileStoreTable, **arguments: object) -> CompactResult:
         """Compact a table in this process."""
-        table.compact(**arguments)  # type: ignore[arg-type]
+        return table.compact(**arguments)  # type: ignore[arg-type]
 
     def interrupt(self) -> None:
         """Stop the queries that other threads run."""

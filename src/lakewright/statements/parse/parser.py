@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from lakewright.errors import SQLSyntaxError
 from lakewright.statements.model import Native, Query, Statement
-from lakewright.statements.parse import alter, calls, changes, create, queries, shows
+from lakewright.statements.parse import alter, calls, changes, create, delta_grammar, queries, shows
 from lakewright.statements.parse.cursor import Cursor, Word, words_of
 from lakewright.statements.text import Fragment, placed_error
 
@@ -18,6 +18,7 @@ GRAMMAR: dict[str, Parse] = {
     **calls.GRAMMAR,
     **changes.GRAMMAR,
     **create.GRAMMAR,
+    **delta_grammar.GRAMMAR,
     **alter.GRAMMAR,
     **shows.GRAMMAR,
     **queries.GRAMMAR,

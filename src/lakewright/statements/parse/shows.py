@@ -41,7 +41,7 @@ def _grammar() -> dict[str, Callable[[Cursor], Statement]]:
     out |= {"SHOW CREATE TABLE": _show_create, "SHOW TBLPROPERTIES": _show_properties}
     out |= {"SHOW TAGS": _show_tags, "SHOW BRANCHES": _show_tags, "REFRESH TABLE": _refresh, "ANALYZE TABLE": _analyze}
     for verb in ("DESCRIBE", "DESC"):
-        out |= {f"{verb} FUNCTION": _native, f"{verb} QUERY": _describe_query, verb: _describe}
+        out |= {f"{verb} FUNCTION": _native, f"{verb} QUERY": _describe_query, verb: read_describe}
     return out | dict.fromkeys(_REFUSED, _refused)
 
 
@@ -151,7 +151,8 @@ def _describe_query(cursor: Cursor) -> DescribeQuery:
     return DescribeQuery(cursor.rest("a query"), text=cursor.fragment)
 
 
-def _describe(cursor: Cursor) -> Statement:
+def read_describe(cursor: Cursor) -> Statement:
+    """Read DESCRIBE of a query, a table or a column, a database, a catalog."""
     cursor.take()
     if cursor.sees_any("SELECT", "WITH", "VALUES", "FROM", "("):
         return DescribeQuery(cursor.rest("a query"), text=cursor.fragment)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import lakewright as lw
 from lakewright.maintenance import branches, restore
+from lakewright.metadata.store import TableStore
+from lakewright.spec.snapshot import Snapshot
 from lakewright.testing.storage import MemoryStorage
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
@@ -483,10 +484,10 @@ def test_fast_forward_loses_no_row_that_is_committed_while_it_runs(
     write(catalog.get_table("d.t$branch_dev"), 3)
     publish = restore.publish_above
 
-    def write_first(*given: Any, **options: Any) -> object:
+    def write_first(store: TableStore, target: Snapshot, since: Snapshot | None, above: int, **more: bool) -> Snapshot:
         monkeypatch.setattr(branches, "publish_above", publish)
         write(table, 9)
-        return publish(*given, **options)
+        return publish(store, target, since, above, **more)
 
     monkeypatch.setattr(branches, "publish_above", write_first)
     with pytest.raises(lw.InvalidInputError, match=r"1 snapshot \(3\)"):

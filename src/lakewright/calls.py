@@ -148,7 +148,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     [{'id': 2, 'n': 2}]
     """
     if (on_workers := engine_verb(data, "write_table")) is not None:
-        options = {"partitions": partitions, "schema_mode": schema_mode, "concurrency": concurrency}
+        options: dict[str, object] = {"partitions": partitions, "schema_mode": schema_mode, "concurrency": concurrency}
         options |= {"job_id": job_id, "snapshot_properties": snapshot_properties, "progress": progress}
         return cast("CommitResult", on_workers(data, table, mode, **options))
     target = opened(table, snapshot_properties)

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.maintenance import branches
+from lakewright.maintenance import branches, restore
+from lakewright.metadata.store import TableStore
+from lakewright.spec.snapshot import Snapshot
 from lakewright.testing.storage import MemoryStorage
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
@@ -128,7 +130,7 @@ def test_expiry_keeps_what_branches_need(catalog: lw.Catalog) -> None:
 def test_impossible_branch_names_are_refused(catalog: lw.Catalog, name: str) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev")
-    calls: list[Callable[[], None]] = [
+    calls: list[Callable[[], object]] = [
         lambda: table.create_branch(name),
         lambda: table.rename_branch("dev", name),
         lambda: table.drop_branch(name),
@@ -150,7 +152,7 @@ def test_errors_say_which_branch_and_tag(catalog: lw.Catalog) -> None:
     with pytest.raises(lw.TagNotExistException, match="v1") as missing:
         catalog.create_branch("d.t", "other", "nope")
     assert missing.value.tag == "nope"
-    calls: list[Callable[[], None]] = [
+    calls: list[Callable[[], object]] = [
         lambda: catalog.drop_branch("d.t", "no"),
         lambda: catalog.rename_branch("d.t", "no", "x"),
         lambda: catalog.fast_forward("d.t", "no"),
@@ -396,7 +398,7 @@ def test_a_stale_handle_makes_no_branch_of_another_table(catalog: lw.Catalog) ->
     catalog.drop_table("d.t")
     again = two_snapshots(catalog)
     again.create_branch("own", "v1")
-    calls: list[Callable[[], None]] = [
+    calls: list[Callable[[], object]] = [
         lambda: table.create_branch("other"),
         lambda: table.create_branch("other", "v1"),
         lambda: table.drop_branch("own"),
@@ -480,12 +482,12 @@ def test_fast_forward_loses_no_row_that_is_committed_while_it_runs(
     table = two_snapshots(catalog)
     table.create_branch("dev", snapshot_id=2)
     write(catalog.get_table("d.t$branch_dev"), 3)
-    publish = branches.publish_above
+    publish = restore.publish_above
 
-    def write_first(*given: object, **options: object) -> object:
+    def write_first(store: TableStore, target: Snapshot, since: Snapshot | None, above: int, **more: bool) -> Snapshot:
         monkeypatch.setattr(branches, "publish_above", publish)
         write(table, 9)
-        return publish(*given, **options)
+        return publish(store, target, since, above, **more)
 
     monkeypatch.setattr(branches, "publish_above", write_first)
     with pytest.raises(lw.InvalidInputError, match=r"1 snapshot \(3\)"):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -315,6 +316,34 @@ def test_a_schema_made_in_the_moment_of_replacing_is_taken_back(lake: Lake) -> N
     assert lake.table().schema.id == 0
     assert set(lake.files()) - set(before) == {p for p in lake.files() if p not in before}
     assert lake.table().field_names == ["id", "text"]
+
+
+@pytest.mark.parametrize("step", ["write", "prepare"])
+def test_a_writer_whose_directory_is_dropped_says_so(lake: Lake, step: str) -> None:
+    table = lake.table().copy({"write-buffer-size": "1 b", "write-buffer-spillable": "false"})
+
+    class Gone(LocalStorage):
+        def open_output(self, path: str) -> NoReturn:
+            lake.drop()
+            raise FileNotFoundError(2, "No such file or directory", path)
+
+    rows = pa.concat_tables([ROWS] * (1 << 17 if step == "write" else 1))
+    write = replace(table, store=replace(table.store, storage=Gone())).new_batch_write_builder().new_write()
+    if step == "prepare":
+        write.write_arrow(rows)
+    with write, pytest.raises(TableNotExistException):
+        write.write_arrow(rows) if step == "write" else write.prepare_commit()
+
+
+def test_a_table_that_is_dropped_whenever_it_is_created_is_not_a_missing_file(tmp_path: Path) -> None:
+    class Dropped(LocalStorage):
+        def create(self, path: str, data: bytes) -> bool:
+            raise FileNotFoundError(2, f"No such directory for {len(data)} bytes", path)
+
+    catalog = lw.FileSystemCatalog(Dropped(), str(tmp_path))
+    catalog.create_database("d")
+    with pytest.raises(lw.CommitContentionError, match="create it again"):
+        catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(ROWS.schema))
 
 
 @pytest.mark.processes

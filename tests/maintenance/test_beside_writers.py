@@ -286,13 +286,14 @@ def test_in_a_sql_catalog_a_drop_beside_a_rename_frees_the_name(
 
 
 @pytest.mark.parametrize("keys", [False, True])
-@pytest.mark.parametrize("verb", ["delete", "compact", "overwrite"])
+@pytest.mark.parametrize("verb", ["delete", "update", "compact", "overwrite"])
 def test_a_full_disk_names_the_file(catalog: lw.Catalog, keys: bool, verb: str) -> None:
     table = _made(catalog, keys=keys)
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     verbs: dict[str, Callable[[], object]] = {
         "delete": lambda: table.delete("id = 1"),
+        "update": lambda: table.upsert(pa.table({"id": [1]})) if keys else table.update({"id": 3}, "id = 1"),
         "compact": lambda: table.compact(full=True),
         "overwrite": lambda: _write(catalog, 3, mode="overwrite"),
     }

@@ -105,6 +105,22 @@ def test_a_hint_that_cannot_be_written_is_no_failure(table: Table) -> None:
     table.snapshots.write_earliest_hint(1)
 
 
+@pytest.mark.parametrize("requests", [1, 8])
+def test_a_hint_is_not_read_whole(table: Table, monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
+    table.put(1, 2)
+    for name in ("LATEST", "EARLIEST"):
+        (table.directory / name).write_text("1" * 100_000)
+    monkeypatch.setattr(LocalStorage, "requests_at_once", requests)
+    read = LocalStorage.read
+
+    def read_snapshots(self: LocalStorage, path: str) -> bytes:
+        assert "snapshot-" in path
+        return read(self, path)
+
+    monkeypatch.setattr(LocalStorage, "read", read_snapshots)
+    assert (table.snapshots.latest_id(), table.snapshots.earliest_id()) == (2, 1)
+
+
 def test_temporary_files_are_not_snapshots(table: Table) -> None:
     table.put(2)
     for name in ("snapshot-3.tmp-x", ".snapshot-4.x.tmp", "snapshot-", "snapshot-05", "snapshot-x", "LATEST"):

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping
 
 from lakewright.catalog.base import now_millis, with_defaults
-from lakewright.errors import naming
+from lakewright.errors import CommitContentionError, naming
 from lakewright.lsm.merge import check_merging
 from lakewright.maintenance.external import check_external_paths, claim, release
 from lakewright.maintenance.orphans import external_files
@@ -66,9 +66,13 @@ def create_first(storage: Storage, layout: Layout, schema: TableSchema) -> bool:
             if schemas.create(schema):
                 return True
             break
-        except FileNotFoundError:  # a drop of the table that was here before took the directory away
+        except FileNotFoundError as cause:  # a drop of the table that was here before took the directory away
             if attempt == _CREATES_MAX - 1:
-                raise
+                raise CommitContentionError(
+                    f"the directory {layout.root} was dropped {_CREATES_MAX} times while a table was created there;"
+                    " nothing was created: create it again",
+                    path=layout.root,
+                ) from cause
     release(storage, placed(layout, schema).reachable_directories, identity)
     return False
 

@@ -297,10 +297,8 @@ class Snapshots:
         return None
 
     def _hint_text(self, path: str) -> bytes:
-        """Return the beginning of a hint: on disks what is no hint is not read whole, however large it is."""
-        if self.storage.requests_at_once > 1:
-            return self.storage.read(path)
-        with self.storage.open_input(path) as file:
+        """Return the beginning of a hint: what is no hint is not read whole, however large it is."""
+        with self.storage.open_input(path, end_bytes=_HINT_BYTES) as file:
             return file.read(_HINT_BYTES)
 
     def _read(self, snapshot_id: int) -> Snapshot:

@@ -328,6 +328,9 @@ class _LocalOutput:
             self._drain()
             if self._durable:
                 _sync(self._raw.fileno())
+        except OSError as error:  # some file systems notice only now that the disk is full
+            error.filename = error.filename or self._path
+            raise
         finally:
             self._raw.close()
         self._complete = True

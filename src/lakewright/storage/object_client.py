@@ -132,16 +132,18 @@ class ObjectClient:
         """Return the size of an object and, where one request gives both, up to `length` of its last bytes.
 
         `size` is what the caller believes it to be. Azure accepts no ranges counted from the end, so that there the
-        last bytes come with the first request only if the size is right.
+        last bytes come with the first request only if the size is right, or the object is small.
         """
-        counted_from_end = not (self.url.startswith(_AZURE) and size)
-        start = max(0, (size or 0) - length)
+        counted_from_end = not self.url.startswith(_AZURE)
+        end = size or length
+        start = max(0, end - length)
 
         def size_and_tail() -> tuple[int, bytes]:
-            wanted: SuffixRange | tuple[int, int] = {"suffix": length} if counted_from_end else (start, size or 0)
+            wanted: SuffixRange | tuple[int, int] = {"suffix": length} if counted_from_end else (start, end)
             response = obstore.get(self.retrying, key, options={"range": wanted})
             found = response.meta["size"]
-            return found, bytes(response.bytes()) if counted_from_end or found == size else b""
+            has_tail = counted_from_end or found == end or (start == 0 and found < end)
+            return found, bytes(response.bytes()) if has_tail else b""
 
         try:
             return self._read(key, size_and_tail)

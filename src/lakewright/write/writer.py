@@ -237,8 +237,7 @@ class TableWriter:
             changes = self._router.finish()
         except BaseException as error:
             self._poison = error
-            if isinstance(error, FileNotFoundError):
-                self._store.check_same_table()  # its directory may have been dropped while files were written
+            self._explain_missing_file(error)
             raise
         found = {*finished, *changes}
         places = [place for place in self._rows if place in found]  # as they first appeared among the rows
@@ -290,8 +289,14 @@ class TableWriter:
             # If the call was refused before any of its rows was taken, the writer can still be used.
             if rows or not isinstance(error, InvalidInputError):
                 self._poison = error
+            self._explain_missing_file(error)
             raise
         return rows
+
+    def _explain_missing_file(self, error: BaseException) -> None:
+        """Raise a better error where the table was dropped, with its directory, while files were written."""
+        if isinstance(error, FileNotFoundError) and not isinstance(error, LakewrightError):
+            self._store.check_same_table()
 
     def _pieces(self, batch: pa.Table | pa.RecordBatch) -> Iterator[pa.Table | pa.RecordBatch]:
         """Cut a large batch into pieces, so that one piece is encoded while the next is checked."""

@@ -110,6 +110,7 @@ PARTS = {
     "chaos-s3": _chaos(["s3"], "an S3 server behind a faulty proxy"),
     "chaos-rest": _chaos(["rest", "rest-1.4.2"], "REST servers, with faults", 12.5),
     "chaos-sql": _chaos(["sqlite", "postgres"], "SQL catalogs, with faults", 12.5),
+    "chaos-spark": _chaos(["spark"], "disks, with Spark as one of the writers"),
     "spark-cluster": Part(
         "a Spark cluster on loopback: killed executors, stragglers, tokens that expire",
         [["-s", *(f"tests/soak/test_spark_{name}.py" for name in ("cluster", "tokens", "secrets"))]],

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from support.chaos.roles import Plan, TableKind, play
+from support.chaos.roles import SPARK, Plan, TableKind, play
 from support.warm_processes import LOADED, Running
 
 WAIT_SECONDS_MAX = 240  # for a process whose time is over: it may be in the middle of a long operation
@@ -91,6 +91,8 @@ class Crew:
         """Kill a process, or stop it for a while."""
         if place.born_at or place.stopped_until is not None or not place.process.is_running():
             return
+        if place.role == SPARK and self.dice.random() < 0.7:
+            return  # a session that has started shall do something
         if self.dice.random() < 0.5:
             self.counts["killed"] += 1
             self._kill(place)

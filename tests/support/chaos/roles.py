@@ -24,6 +24,7 @@ from support.chaos.model import SLOT_KEYS, Rows
 HOT = 12  # keys of slot 0 that all writers of a table with a primary key share
 LIFE_KEYS = 10**4
 DATABASE = "d"
+SPARK = "spark"  # a role of its own: its module needs Spark
 COLUMNS = [
     lw.DataField(0, "p", lw.AtomicType("INT", nullable=False)),
     lw.DataField(1, "k", lw.AtomicType("BIGINT", nullable=False)),
@@ -112,15 +113,25 @@ def play(plan: Plan) -> None:
     while role is not None and _now() < plan.until and os.getppid() == parent:
         role.step()
         time.sleep(min(role.dice.expovariate(1 / plan.pause), max(plan.until - _now(), 0)))
+    if role is not None:
+        role.close()
 
 
 def _begin(plan: Plan) -> Role | None:
     """Return a role once the catalog can be reached; None if it cannot until the time is over."""
     while _now() < plan.until:
         with suppress(lw.LakewrightError):
-            return ROLES[plan.role](plan)
+            return _class_of(plan.role)(plan)
         time.sleep(plan.pause)
     return None
+
+
+def _class_of(role: str) -> type[Role]:
+    if role != SPARK:
+        return ROLES[role]
+    from support.chaos.spark_role import SparkWriter  # noqa: PLC0415 - only this role needs Spark
+
+    return SparkWriter
 
 
 class Role:
@@ -143,6 +154,9 @@ class Role:
     def step(self) -> None:
         """Do one operation."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """End what the role has started."""
 
     def table(self, kind: TableKind) -> lw.FileStoreTable:
         """Return a handle, mostly an old one."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from support.chaos.proxy import LATENESS_SECONDS, FaultyProxy
+from support.chaos.roles import SPARK
 from support.postgres import name_of, running_postgres
 from support.rest_server import COMMIT, RestServer, running_rest
 from support.s3 import running_s3, s3_options
@@ -48,6 +49,13 @@ def disk(directory: Path, seed: str) -> Iterator[Store]:
     """Lend a directory."""
     durable = random.Random(f"{seed} disk").choice(["true", "false"])
     yield Store("disk", {"warehouse": str(directory / "warehouse"), "lakewright.durable": durable})
+
+
+@contextmanager
+def spark(directory: Path, seed: str) -> Iterator[Store]:  # noqa: ARG001 - as all of them
+    """Lend a directory to writers of which one runs on Spark; its session takes a while to start."""
+    options = {"warehouse": str(directory / "warehouse"), "lakewright.durable": "false"}
+    yield Store("spark", options, lateness=2, more_roles=[SPARK], epoch_seconds=(50, 90))
 
 
 # S3.
@@ -245,4 +253,5 @@ STORES: dict[str, Callable[[Path, str], AbstractContextManager[Store]]] = {
     "rest-1.4.2": old_rest,
     "sqlite": sqlite,
     "postgres": postgres,
+    "spark": spark,
 }

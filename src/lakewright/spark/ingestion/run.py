@@ -108,7 +108,10 @@ def _converted(opened: SparkSource, conversion: Conversion, call: Call, parts: i
 
 
 def _duplicates(frame: DataFrame, keys: Sequence[str], parts: Sequence[tuple[OpenedSource, Conversion]]) -> int | None:
-    """Return how many rows had the key of another; None: there is no key, or counting would take too long."""
+    """Return how many rows had the key of another; None: there is no key, or counting would take too long.
+
+    A job of its own reads the sources again for this, after the commit, which need not wait for it.
+    """
     sizes = [one.source.bytes for one, _ in parts]
     if not keys or not set(keys) <= set(frame.columns) or any(s is None or s > LOCAL_BYTES_MAX for s in sizes):
         return None

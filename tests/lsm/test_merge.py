@@ -154,6 +154,11 @@ def test_needed_columns_come_in_schema_order() -> None:
 class _Counter:
     """A merge function that counts: `v` becomes the number of rows of the key."""
 
+    keeps_apart = False
+
+    def merge_apart(self, groups: Groups) -> list[pa.Table]:
+        return [self.merge(groups)]
+
     def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         return {"t"} if "v" in columns else frozenset()
 

@@ -35,9 +35,13 @@ class FakeContext(Context[pa.Table]):
         self.answers: dict[str, pa.Table | Callable[[], pa.Table]] = {}
         self.asked: list[tuple[str, Args]] = []
 
-    def compact(self, table: FileStoreTable, **arguments: object) -> None:
+    def compact(self, table: FileStoreTable, **arguments: object) -> lw.CompactResult:
         """Compact a table in this process."""
-        table.compact(**arguments)  # type: ignore[arg-type]
+        return table.compact(**arguments)  # type: ignore[arg-type]
+
+    def moment(self, expression: Fragment, args: Args) -> NoReturn:
+        """Refuse to evaluate an expression."""
+        raise NotImplementedError(expression.text, args)
 
     def settings(self) -> dict[str, str]:
         """Return nothing: nothing is set."""

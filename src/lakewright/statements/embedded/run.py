@@ -69,6 +69,7 @@ def connected(settings: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection
         with failures(), duckdb.connect(":memory:", config=given) as connection:
             connection.execute(f"SET TimeZone = '{time_zone(settings)}'")
             connection.execute("SET enable_external_access = false")
+            connection.execute("SET enable_progress_bar = false")  # after two seconds it would write to the terminal
             _OPEN.add(connection)
             try:
                 yield connection

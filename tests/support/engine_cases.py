@@ -7,7 +7,7 @@ commit is folded as a write buffer folds it, and then the commits of a key are f
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cmp_to_key
@@ -150,17 +150,23 @@ def table_of(rows: Sequence[Mapping[str, Thing]], fields: Sequence[DataField]) -
     return pa.table({f.name: pa.array([row[f.name] for row in rows], to_arrow_type(f.type)) for f in fields})
 
 
-def answer(wish: Schema, commits: Sequence[Sequence[Change]]) -> list[dict[str, Thing]]:
-    """Return the rows that a batch read shows after these commits."""
+def answer(
+    wish: Schema, commits: Sequence[Sequence[Change]], *, merged: Collection[int] | None = None
+) -> list[dict[str, Thing]]:
+    """Return the rows that a batch read shows after these commits.
+
+    `merged` are the commits whose writer merges the rows of a key without the older ones, which loses what some
+    retracts say: all of them, unless they are named. Rows of other commits are merged one by one.
+    """
     schema = new_table_schema(wish, time_millis=0)
     number, runs = 0, []
-    for commit in commits:
+    for index, commit in enumerate(commits):
         rows: list[Row] = []
         for kind, values in commit:
             if not _is_dropped(schema, kind):
                 rows.append((kind, number, values))
             number += 1
-        runs += _folded(schema, rows)
+        runs += _folded(schema, rows) if merged is None or index in merged else rows
     return [values for kind, _, values in _folded(schema, runs) if kind not in RETRACTS]
 
 

@@ -63,7 +63,7 @@ def _run(store: Store, directory: Path) -> None:
         catalog.create_table(table.path, table.schema())
     for name in ("journals", "messages"):
         (directory / name).mkdir()
-    roles = FEW.split(",") if FEW else [role for role in (*ROLES, *store.more_roles) if role not in store.without]
+    roles = FEW.split(",") if FEW else [*ROLES, *store.more_roles]
     crew = Crew(roles, store.options, tables, directory, SEED, store.stop_seconds, store.lateness)
     checker = Checker(catalog, tables, directory, dice, store.removes_orphans_after)
     ends, epoch = time.monotonic() + MINUTES * 60, 0

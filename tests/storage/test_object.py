@@ -144,6 +144,17 @@ def test_a_put_in_doubt_is_found_to_have_won(
     assert server.puts == puts + 2  # two that prove the condition
 
 
+def test_a_new_file_whose_put_is_repeated_by_a_gateway_is_found_to_be_there(
+    scripted: ObjectStorage, server: ScriptedServer
+) -> None:
+    """The answer that arrives is that of the second request: the object exists."""
+    server.script = [(True, 412)]
+    output = scripted.open_output("s3://lake/t/data-1")
+    output.write(b"mine")
+    output.close()
+    assert server.objects["/lake/t/data-1"] == b"mine"
+
+
 @pytest.mark.parametrize("code", ["BlobAlreadyExists", "FileAlreadyExists"])
 def test_a_conflict_that_is_final_is_a_loss(scripted: ObjectStorage, server: ScriptedServer, code: str) -> None:
     server.taken = (409, f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>".encode())

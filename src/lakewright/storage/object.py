@@ -338,8 +338,10 @@ class ObjectOutput:
             self._delete()
 
     def _put(self) -> None:
+        data = bytes(self._pending)
         try:
-            won = self._client.put_once(self._key, bytes(self._pending))
+            # A gateway may repeat the request and pass on the second answer, which says that the object exists.
+            won = self._client.put_once(self._key, data) or self._client.get(self._key) == data
         except OSError as error:
             self._leftover = not isinstance(error, PermissionError | FileNotFoundError)
             raise

@@ -191,6 +191,27 @@ def test_a_machine_without_java_runs_spark_on_the_packaged_one(tmp_path: Path) -
     assert "log level" not in run.stderr
 
 
+QUIET = """
+import os
+import lakewright.spark as lws
+before = os.environ.get("JAVA_HOME")
+spark = lws.local_session(master="local[1]", memory="1g")
+assert os.environ.get("JAVA_HOME") == before
+assert len(spark.range(3).toPandas()) == 3
+assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+spark.stop()
+"""
+
+
+@pytest.mark.nightly
+def test_nothing_is_printed_beside_what_the_user_prints(tmp_path: Path) -> None:
+    environ = {key: value for key, value in os.environ.items() if key not in {"PYTHONWARNINGS", "SPARK_HOME"}}
+    run = subprocess.run(
+        [sys.executable, "-c", QUIET], env=environ, cwd=tmp_path, capture_output=True, check=False, text=True
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize(("machine", "share"), [(2, "1024m"), (8, "2048m"), (64, "4096m")])
 def test_memory_is_a_share_of_the_machine(machine: int, share: str) -> None:
     assert local_settings({}, {}, machine * GIGABYTE)["spark.driver.memory"] == share

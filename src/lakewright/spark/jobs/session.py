@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.spark.jobs.capabilities import Feature, has
 from lakewright.spark.jobs.classes import PySparkLogger
-from lakewright.spark.jobs.java import java_home
+from lakewright.spark.jobs.java import java_home, quiet_home
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.option_keys import SECRET_KEYS
 from lakewright.table.table import FileStoreTable
@@ -71,7 +71,21 @@ def local_session(
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger") if has(Feature.QUERY_LOG) else ():
         # These loggers print each error of a query as a line of JSON with its stack trace, before it is raised.
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    return builder.getOrCreate()
+    with _home_for_start(quiet_home(os.environ) if home is None else None):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _home_for_start(home: str | None) -> Iterator[None]:
+    """Let a process that is started in this block find Java in a directory; None: where it is found anyway."""
+    before = os.environ.get("JAVA_HOME")
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    try:
+        yield
+    finally:
+        if home is not None:
+            os.environ.pop("JAVA_HOME") if before is None else os.environ.update(JAVA_HOME=before)
 
 
 def local_settings(asked: Mapping[str, str], environ: Mapping[str, str], machine_bytes: int) -> dict[str, str]:

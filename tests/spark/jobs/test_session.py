@@ -21,6 +21,7 @@ from lakewright.spark import read_table, write_table
 from lakewright.spark.jobs.java import cache_folder, java_home, java_version, launcher_home, packaged_home, version_of
 from lakewright.spark.jobs.session import (
     WORKER_PYTHON,
+    check_session,
     heal_workers,
     is_connect,
     local_session,
@@ -189,6 +190,12 @@ def test_a_machine_without_java_runs_spark_on_the_packaged_one(tmp_path: Path) -
     assert (python, memory) == (sys.executable, "1g")
     assert " WARN " not in run.stderr
     assert "log level" not in run.stderr
+
+
+def test_a_session_that_was_stopped_is_refused_in_a_sentence() -> None:
+    stopped = SimpleNamespace(createDataFrame=None, conf=None, sparkContext=SimpleNamespace(_jsc=None))
+    with pytest.raises(InvalidInputError, match=r"was stopped: start another one.*local_session"):
+        check_session(stopped)  # type: ignore[arg-type]
 
 
 QUIET = """

@@ -135,11 +135,17 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def check_session(spark: SparkSession) -> None:
-    """Raise InvalidInputError unless this is a session of Spark."""
+    """Raise InvalidInputError unless this is a session of Spark that was not stopped."""
     if not hasattr(spark, "createDataFrame") or not hasattr(spark, "conf"):
         raise InvalidInputError(
             f"the first argument is a Spark session, not a {type(spark).__name__}: give the session that you have, or "
             "lakewright.spark.local_session()"
+        )
+    # Spark's own calls end in an AssertionError without a text then.
+    if not is_connect(spark) and getattr(getattr(spark, "sparkContext", None), "_jsc", True) is None:
+        raise InvalidInputError(
+            "the Spark session was stopped: start another one, such as with lakewright.spark.local_session(), and make "
+            "tables, frames and contexts anew with it"
         )
 
 

@@ -174,7 +174,7 @@ def test_the_last_result_is_the_one_of_a_script(place: Place, capsys: pytest.Cap
     ]
     assert place.run("SELECT 1; SELECT rows", "--format", "jsonl", "--limit", "1") == 0
     assert capsys.readouterr().out == '{"id": 1, "price": "1.50", "name": "a, \\"b\\""}\n'
-    assert place.run("SELECT 1; CACHE TABLE x", "--format", "json") == 0
+    assert place.run("SELECT 1; CLEAR CACHE", "--format", "json") == 0
     assert capsys.readouterr().out == "[]\n"
 
 

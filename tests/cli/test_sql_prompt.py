@@ -82,7 +82,7 @@ def test_errors_do_not_end_the_prompt(context: FakeContext, enter: Enter) -> Non
 
 
 def test_words_of_the_prompt(enter: Enter) -> None:
-    out, err = enter("help\r\\timing\rSELECT 1;\rCACHE TABLE x;\rquit\r")
+    out, err = enter("help\r\\timing\rSELECT 1;\rCLEAR CACHE;\rquit\r")
     assert "Statements end with ;" in out
     assert err == "timing is off\n1 row\ndone\n"
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 import lakewright as lw
+from lakewright.compact.rounds import CompactResult
 from lakewright.errors import UnsupportedError
 from lakewright.statements.context import Context
 from lakewright.statements.model import (
@@ -35,13 +36,9 @@ class FakeContext(Context[pa.Table]):
         self.answers: dict[str, pa.Table | Callable[[], pa.Table]] = {}
         self.asked: list[tuple[str, Args]] = []
 
-    def compact(self, table: FileStoreTable, **arguments: object) -> lw.CompactResult:
+    def compact(self, table: FileStoreTable, **arguments: object) -> CompactResult:
         """Compact a table in this process."""
         return table.compact(**arguments)  # type: ignore[arg-type]
-
-    def moment(self, expression: Fragment, args: Args) -> NoReturn:
-        """Refuse to evaluate an expression."""
-        raise NotImplementedError(expression.text, args)
 
     def settings(self) -> dict[str, str]:
         """Return nothing: nothing is set."""

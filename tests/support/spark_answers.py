@@ -21,6 +21,10 @@ ROWS = """
 
 ANSWERS: list[tuple[str, list[str], list[list[object]]]] = [
     ("select 1/2", ["double"], [[0.5]]),
+    ("select lpad('hi', 5, '')", ["string"], [["hi"]]),
+    ("select rpad('hi', 1, '')", ["string"], [["h"]]),
+    ("select lpad('hi', 5, cast(null as string))", ["string"], [[None]]),
+    ("select rpad(s, 4, '') from $ROWS", ["string"], [["a", None, "B c"]]),
     ("select 7 div 2", ["int64"], [[3]]),
     ("select -7 div 2", ["int64"], [[-3]]),
     ("select -7 % 3", ["int32"], [[-1]]),

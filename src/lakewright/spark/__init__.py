@@ -1,6 +1,7 @@
 """The Spark engine: distributed writes with one atomic commit, reads at Spark's own speed, streams and SQL."""
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 from lakewright.commit.table_commit import WriteResult
@@ -17,6 +18,10 @@ from lakewright.spark.rows.merge import merge, upsert
 from lakewright.spark.rows.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.spark.rows.verbs import delete, update
 from lakewright.spark.write.compaction import compact, compact_database
+
+# PySpark 4.3 warns on nearly every call that it does not know pandas 3 yet. Rows travel as Arrow data here; this can go
+# when a release of PySpark knows it.
+warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 __all__ = [
     "BatchWriter",

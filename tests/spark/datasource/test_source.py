@@ -379,6 +379,9 @@ def test_what_spark_cannot_do_here_is_said(spark: SparkSession, catalog: lw.Cata
     assert _rows(table) == [(n, n) for n in range(4)]
     with pytest.raises(PySparkException, match=r"Append.*Overwrite"):
         write.mode("error").save(table.table_path)
+    with pytest.raises(PySparkException, match=r"CREATE TABLE \.\.\. USING lakewright is not supported"):
+        spark.sql(f"CREATE TABLE door_table USING lakewright OPTIONS (path '{table.table_path}')")
+    assert not spark.catalog.tableExists("door_table")
     spark.sql("CREATE TABLE door_table (id bigint) USING lakewright")
     try:
         with pytest.raises(PySparkException, match=r"Spark forgets their options.*lakewright\.spark\.attach"):

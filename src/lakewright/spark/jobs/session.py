@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from lakewright.errors import InvalidInputError, LakewrightWarning
 from lakewright.spark.jobs.capabilities import Feature, has
 from lakewright.spark.jobs.classes import PySparkLogger
-from lakewright.spark.jobs.java import java_home
+from lakewright.spark.jobs.java import java_home, quiet_home
 from lakewright.spec.options import CoreOptions
 from lakewright.spec.schema.option_keys import SECRET_KEYS
 from lakewright.table.table import FileStoreTable
@@ -71,7 +71,21 @@ def local_session(
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger") if has(Feature.QUERY_LOG) else ():
         # These loggers print each error of a query as a line of JSON with its stack trace, before it is raised.
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    return builder.getOrCreate()
+    with _home_for_start(quiet_home(os.environ) if home is None else None):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _home_for_start(home: str | None) -> Iterator[None]:
+    """Let a process that is started in this block find Java in a directory; None: where it is found anyway."""
+    before = os.environ.get("JAVA_HOME")
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    try:
+        yield
+    finally:
+        if home is not None:
+            os.environ.pop("JAVA_HOME") if before is None else os.environ.update(JAVA_HOME=before)
 
 
 def local_settings(asked: Mapping[str, str], environ: Mapping[str, str], machine_bytes: int) -> dict[str, str]:
@@ -121,11 +135,17 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def check_session(spark: SparkSession) -> None:
-    """Raise InvalidInputError unless this is a session of Spark."""
+    """Raise InvalidInputError unless this is a session of Spark that was not stopped."""
     if not hasattr(spark, "createDataFrame") or not hasattr(spark, "conf"):
         raise InvalidInputError(
             f"the first argument is a Spark session, not a {type(spark).__name__}: give the session that you have, or "
             "lakewright.spark.local_session()"
+        )
+    # Spark's own calls end in an AssertionError without a text then.
+    if not is_connect(spark) and getattr(getattr(spark, "sparkContext", None), "_jsc", True) is None:
+        raise InvalidInputError(
+            "the Spark session was stopped: start another one, such as with lakewright.spark.local_session(), and make "
+            "tables, frames and contexts anew with it"
         )
 
 

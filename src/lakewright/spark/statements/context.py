@@ -145,6 +145,7 @@ class SQLContext(Context[DataFrame]):
 
     def run(self, statement: Statement, args: Args) -> DataFrame:
         """Run a statement that was parsed."""
+        check_session(self.spark)
         if isinstance(statement, ShowSettings | ResetAll):
             return evaluated(self.spark, statement.text.text, {})  # Spark also shows what has a default
         try:

@@ -28,6 +28,7 @@ from lakewright.distributed.write_job import Publication, job_of_builder, new_jo
 from lakewright.errors import InvalidInputError
 from lakewright.spark.jobs.progress import Counter, final_line, following_progress
 from lakewright.spark.jobs.run import Task
+from lakewright.spark.jobs.session import check_session
 from lakewright.spark.jobs.session import settings as held_settings
 from lakewright.spark.jobs.types import arrow_schema_of
 from lakewright.spark.jobs.workers import SparkWork, SparkWorkers
@@ -157,6 +158,7 @@ def check_frame(df: DataFrame) -> None:
         raise InvalidInputError(
             f"a {type(df).__name__} is no Spark frame: write pandas, polars and Arrow data with lakewright.write_table"
         )
+    check_session(df.sparkSession)
     if df.isStreaming:
         raise InvalidInputError(
             "a streaming frame is written with lakewright.spark.write_stream, or batch by batch with "

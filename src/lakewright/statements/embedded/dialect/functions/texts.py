@@ -165,11 +165,12 @@ def _sha2(binder: Binder, values: list[Value]) -> Value:
 
 
 def _pad(name: str) -> Function:
-    text = f"{name}({{0}}, greatest({{1}}, 0), "
+    text, cut = f"{name}({{0}}, greatest({{1}}, 0), ", "left({0}, greatest({1}, 0))"
     return with_arity(
         name,
         template(name, f"{text}' ')", STRING, STRING, INT),
-        template(name, f"{text}{{2}})", STRING, STRING, INT, STRING),
+        # DuckDB cannot pad with an empty text; Spark then only cuts.
+        template(name, f"CASE WHEN {{2}} = '' THEN {cut} ELSE {text}{{2}}) END", STRING, STRING, INT, STRING),
     )
 
 

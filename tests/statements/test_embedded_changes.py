@@ -148,6 +148,9 @@ def test_a_setting_lets_an_insert_by_name_add_and_widen_columns(ctx: lw.SQLConte
     ctx.sql("SET spark.paimon.write.merge-schema = true")
     assert _counts(ctx.sql(text)) == (1, 0, 0)
     assert _rows(ctx, "id, extra")[2:] == [(3, None), (4, 5_000_000_000)]
+    for at, fields in enumerate(("'a', 1", "'a', 2, 'b', 3")):
+        ctx.sql(f"INSERT INTO t BY NAME SELECT {5 + at} AS id, named_struct({fields}) AS inside")
+    assert _rows(ctx, "inside")[-2:] == [({"a": 1, "b": None},), ({"a": 2, "b": 3},)]
     with pytest.raises(lw.InvalidInputError, match="'name'"):
         ctx.sql("INSERT INTO t BY NAME SELECT 5 AS id, array(1) AS name, 1 AS other")
     assert "other" not in ctx.sql("SELECT * FROM t").column_names

@@ -237,6 +237,21 @@ class EngineContract:
             counts = engine.counts(table, where)
             assert counts == dict.fromkeys(counts, rows_left)
 
+    def test_a_merge_of_schemas_adds_fields_inside_columns(self, engine: EngineUnderTest, tmp_path: Path) -> None:
+        """Fields are added to ROW and ARRAY columns as columns are added to a table."""
+
+        def rows(number: int, **more: str) -> pa.Table:
+            user = {"name": "a", **more}
+            return pa.table({"id": [number], "user": [user], "parts": [[user]]})
+
+        first = rows(1)
+        table = new_table(tmp_path, Kind(), columns=first.schema)
+        write_table(first, table)
+        engine.write(engine.frame(rows(2, email="e"), parts=1), table, schema_mode="merge")
+        found = engine.read(table.refreshed()).sort_by("id").to_pylist()
+        for row, user in zip(found, ({"name": "a", "email": None}, {"name": "a", "email": "e"}), strict=True):
+            assert (row["user"], row["parts"]) == (user, [user])
+
     def test_rows_keep_the_order_of_the_frame(self, engine: EngineUnderTest, tmp_path: Path) -> None:
         """Row ids count up with the rows, over parts and over files."""
         kind = Kind(options={"row-tracking.enabled": "true", "target-file-row-num": "300"})

@@ -153,7 +153,7 @@ def _fields(scope: Scope, side: Side, needed: str = "") -> dict[str, DataField]:
     for number, field in enumerate(scope.source or ()):
         try:
             fields[field.name] = DataField(number, field.name, from_arrow_type(field.type, column=field.name))
-        except InvalidInputError:
+        except (InvalidInputError, UnsupportedError):
             if needed in {field.name, ""} or needed.startswith(f"{field.name}."):
                 raise
     return fields

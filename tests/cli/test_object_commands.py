@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -224,6 +225,18 @@ def test_words_are_completed(capfd: pytest.CaptureFixture[str], monkeypatch: pyt
 def test_the_script_of_a_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0
     assert f"{COMPLETE}={shell}_complete" in capsys.readouterr().out
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_no_space_follows_the_name_of_a_database(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    endings = {"plain,sales.": "compopt -o nospace\n", "plain,sales.orders": "", "plain,a.\\nplain,b.": ""}
+    for found, ending in endings.items():
+        program = f"compopt() {{ echo compopt $*; }}\nenv() {{ printf '{found}'; }}\n{script}\n_lakewright_completion x"
+        done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+        assert done.stdout == ending
 
 
 @pytest.mark.processes

@@ -15,7 +15,7 @@ from prompt_toolkit.output import DummyOutput
 
 import lakewright as lw
 from lakewright.cli.shell.completion import Names, completions
-from lakewright.cli.shell.prompt import Prompt, _Completer, _history, is_complete
+from lakewright.cli.shell.prompt import Prompt, _Completer, _history, help_text, is_complete
 from support.fake_statements import FakeContext
 
 
@@ -157,3 +157,9 @@ def test_a_catalog_that_fails_costs_only_its_names(context: FakeContext, monkeyp
     assert completions("USE ", names)[1] == []  # it is remembered for some seconds
     names.forget()
     assert completions("USE sa", names)[1] == ["sales"]
+
+
+def test_help_is_wrapped_by_words() -> None:
+    text = help_text(60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert " ".join(help_text(1000).split()) == " ".join(text.split())

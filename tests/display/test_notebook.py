@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pydoc
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.display.notebook import card
+from lakewright.display.notebook import GRID_ROWS, card
+from lakewright.statements.embedded.context import show_as_grids
 
 
 @pytest.fixture
@@ -78,3 +82,35 @@ def test_help_tells_what_one_can_do_with_a_table(table: lw.FileStoreTable) -> No
     text = pydoc.plain(pydoc.render_doc(table))
     for word in ("read_table", "write_table", "scan_polars", "merge", "rollback_to", "compact", "verify"):
         assert word in text.split("Method resolution order")[0]
+
+
+def test_system_tables_are_grids(table: lw.FileStoreTable, tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    for _ in range(21):
+        lw.write_table({"day": ["a"], "id": [1], "n": [7.5]}, table)
+    shown = catalog.get_table("d.t$snapshots")._repr_html_()
+    rows = list(ET.fromstring(shown).iter("tr"))  # noqa: S314 - our own markup
+    assert next("".join(cell.itertext()) for cell in rows[0]) == "snapshot_id"
+    assert len(rows) == 1 + GRID_ROWS
+    assert ">20 of 2" in shown
+
+
+def test_results_of_sql_are_grids_in_a_notebook() -> None:
+    class Formatter:
+        def __init__(self) -> None:
+            self.type_printers: dict[type, Callable[[pa.Table], str]] = {}
+
+        def for_type(self, kind: type, printer: Callable[[pa.Table], str]) -> None:
+            self.type_printers[kind] = printer
+
+    html = Formatter()
+    shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": html}))
+    show_as_grids(SimpleNamespace(get_ipython=lambda: shell))
+    shown = html.type_printers[pa.Table](pa.table({"<id>": [1, None], "text": ["a < b", None]}))
+    cells = ["".join(cell.itertext()) for cell in ET.fromstring(shown).iter("td")]  # noqa: S314 - our own markup
+    assert cells == ["1", "a < b", "null", "null"]
+    show_as_grids(None)
+    show_as_grids(SimpleNamespace(get_ipython=lambda: None))
+    html.type_printers = {pa.Table: str}
+    show_as_grids(SimpleNamespace(get_ipython=lambda: shell))
+    assert html.type_printers == {pa.Table: str}

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.catalog.base import Catalog
-from lakewright.errors import InvalidInputError, NotFoundError, SQLSyntaxError
+from lakewright.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SQLSyntaxError
 from lakewright.spark.jobs.frames import from_arrow
 from support.effort import some
 
@@ -214,3 +214,18 @@ def test_errors_show_the_place_or_are_those_of_spark(
     with pytest.raises(InvalidInputError, match="args"):
         lws.sql(spark, "SELECT 1", 5, catalog=str(tmp_path))  # type: ignore[arg-type]
     assert lws.sql(spark, "SELECT 1 AS one", catalog=str(tmp_path)).collect()[0].one == 1
+
+
+def test_frames_are_given_by_keyword_for_one_statement(spark: SparkSession, context: lws.SQLContext) -> None:
+    new = spark.range(2, 9)
+    joined = context.sql("SELECT o.id FROM new JOIN orders o USING (id)", new=new)
+    assert sorted(row.id for row in joined.collect()) == [2, 3, 4, 5]
+    assert context.sql("SELECT count(*) AS n FROM {new}", new=new).collect()[0].n == 7
+    with pytest.raises((AnalysisException, NotFoundError)):
+        context.sql("SELECT * FROM new")
+    with pytest.raises(InvalidInputError, match="a frame of Spark"):
+        context.sql("SELECT * FROM new", new=pa.table({"id": [1]}))
+    new.createOrReplaceTempView("new")
+    with pytest.raises(AlreadyExistsError, match="'new' already"):
+        context.sql("SELECT * FROM new", new=new)
+    spark.catalog.dropTempView("new")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -147,3 +148,20 @@ def test_columns_of_the_audit_log_are_chosen_by_name(ctx: lw.SQLContext) -> None
     ]
     assert ctx.sql("SELECT rowkind FROM `t$audit_log`").to_pylist() == [{"rowkind": "+I"}] * 2
     assert ctx.sql("SELECT id FROM `t$audit_log` WHERE rowkind = '-D'").num_rows == 0
+
+
+def test_frames_are_given_by_keyword_for_one_statement(ctx: lw.SQLContext) -> None:
+    _made(ctx, "t", pa.table({"id": [1, 2]}))
+    new = pa.table({"id": [2, 3]})
+    assert ctx.sql("SELECT id FROM new WHERE id > 2", new=new).to_pylist() == [{"id": 3}]
+    both = ctx.sql("SELECT count(*) AS n FROM {new} JOIN t USING (id)", new=pl.from_arrow(new))
+    assert both.to_pylist() == [{"n": 1}]
+    ctx.sql("INSERT INTO t SELECT id FROM new WHERE id > :low", {"low": 2}, new={"id": [2, 3]})
+    assert sorted(ctx.sql("SELECT * FROM t")["id"].to_pylist()) == [1, 2, 3]
+    with pytest.raises(lw.NotFoundError):
+        ctx.sql("SELECT * FROM new")
+    ctx.register("new", pa.table({"id": [9]}))
+    assert ctx.sql("SELECT * FROM new", new=new).num_rows == 2
+    assert ctx.sql("SELECT * FROM new").to_pylist() == [{"id": 9}]
+    with pytest.raises(lw.InvalidInputError, match="data takes"):
+        ctx.sql("SELECT * FROM new", new=7)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import NoReturn
 
 import pyarrow as pa
@@ -47,6 +48,11 @@ class FakeContext(Context[pa.Table]):
     def set(self, key: str, value: str | None) -> NoReturn:
         """Refuse to set anything."""
         raise NotImplementedError(key, value)
+
+    def with_frames(self, frames: Mapping[str, object]) -> AbstractContextManager[None]:
+        """Know no frames."""
+        assert not frames
+        return nullcontext()
 
     def rows(self, table: pa.Table) -> pa.Table:
         """Return a table as it is."""

@@ -6,7 +6,7 @@ so that the same markup is good on a light and on a dark page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -14,6 +14,7 @@ from typing import ClassVar
 from lakewright.display.markup import element, joined, name
 from lakewright.display.words import in_size
 
+GRID_ROWS = 20
 _ITEMS_MAX = 8
 _TEXT_MAX = 200
 _SOFT = "opacity:.75"
@@ -56,6 +57,29 @@ def card(title: str, facts: Mapping[str, object]) -> str:
     )
     table = element("table", element("tbody", rows), style="border-collapse:collapse;margin:4px 0")
     return element("div", element("strong", title), table, style=_FRAME)
+
+
+def grid(names: Sequence[str], rows: Sequence[Sequence[object]], row_count: int) -> str:
+    """Return the first rows of a result as a table; below it stands how many rows there are.
+
+    >>> grid(["id"], [[1], [None]], 2).count("<tr>")
+    3
+    """
+    head = element("tr", joined(element("th", name(one), style=_CELL) for one in names))
+    lines = [
+        element("tr", joined(element("td", name(_cell(value)), style=_CELL) for value in row))
+        for row in rows[:GRID_ROWS]
+    ]
+    body = joined([element("thead", head), element("tbody", joined(lines))])
+    shown = element("table", body, style="border-collapse:collapse;margin:4px 0")
+    count = "1 row" if row_count == 1 else f"{row_count} rows"
+    about = f"{len(lines)} of {count}" if len(lines) < row_count else count
+    return element("div", shown, element("div", about, style=_SOFT), style="max-width:100%;overflow:auto")
+
+
+def _cell(value: object) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."
 
 
 def _label(key: str) -> str:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -50,13 +51,20 @@ class Context(Session, Generic[Rows]):
 
     # ---- statements
 
-    def sql(self, text: str, args: Args | None = None) -> Rows:
+    def sql(self, text: str, args: Args | None = None, **frames: Any) -> Rows:  # noqa: ANN401 - frames of any library
         """Run one statement and return its rows; `args` are the values of `:name`, or of `?` in their order.
+
+        Frames given by keyword can be read under these names, in this statement alone; as in Spark, the names may be
+        written in braces: `ctx.sql("SELECT * FROM {new}", new=frame)`.
 
         A query returns its result, a change one row with `num_affected_rows` and the rows inserted, updated and
         deleted, any other statement what it shows, which may be no row.
         """
-        return self.run(parse_statement(arguments.text("text", text)), checked_args(args))
+        given = arguments.text("text", text)
+        for name in frames:
+            given = given.replace(f"{{{name}}}", f"`{name}`")
+        with self.with_frames(frames):
+            return self.run(parse_statement(given), checked_args(args))
 
     def script(self, script: str | os.PathLike[str], args: Args | None = None) -> list[Rows]:
         """Run the statements of a script, with `;` between them, and return the rows of each.
@@ -108,6 +116,10 @@ class Context(Session, Generic[Rows]):
 
     def interrupt(self) -> None:
         """Stop what the engine does for a statement that another thread runs, which then raises an error."""
+
+    @abstractmethod
+    def with_frames(self, frames: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Make frames known as temporary views while a statement runs."""
 
     @abstractmethod
     def rows(self, table: pa.Table) -> Rows:

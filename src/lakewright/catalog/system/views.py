@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NoReturn, Self, TypeAlias
 
 import pyarrow as pa
 
-from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, naming
+from lakewright.display.notebook import GRID_ROWS, grid
+from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightError, UnsupportedError, naming
 from lakewright.metadata.store import TableStore
 from lakewright.read.builder import ReadBuilder
 from lakewright.read.changes.log import (
@@ -192,6 +194,14 @@ class SystemTable(TableView):
     def primary_keys(self) -> KeyNames:
         """The columns that identify a row. pypaimon's `primary_keys()` works as well."""
         return KeyNames(self.keys)
+
+    def _repr_html_(self) -> str | None:
+        """Show the first rows in a notebook."""
+        with suppress(LakewrightError, OSError):
+            rows = self.to_arrow()
+            first = zip(*(column.to_pylist() for column in rows.slice(0, GRID_ROWS).columns), strict=True)
+            return grid(rows.column_names, list(first), rows.num_rows)
+        return None  # then the notebook shows the text
 
     def system_table_name(self) -> str:
         """Return the name behind the `$`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -34,11 +35,23 @@ from lakewright.statements.parse.cursor import words_of
 
 ROWS_MAX = 100
 _QUIT = {"quit", "exit", r"\q"}
-_HELP = r"""Statements end with ; and may have several lines; Enter runs them, Alt-Enter always begins a line.
-  help         this text                 SHOW DATABASES; SHOW TABLES;     what there is
-  \timing      times on or off           DESCRIBE t;                      columns of a table
-  quit         end, also Ctrl-D          SHOW PROCEDURES;                 what CALL can do
-Ctrl-C drops the input, or stops the statement that runs. Tab completes names and words, arrow up goes back."""
+_BEGIN = "Statements end with ; and may have several lines; Enter runs them, Alt-Enter always begins a line."
+_COMMANDS = {
+    "help": "this text",
+    r"\timing": "times on or off",
+    "quit": "end, also Ctrl-D",
+    "SHOW DATABASES; SHOW TABLES;": "what there is",
+    "DESCRIBE t;": "columns of a table",
+    "SHOW PROCEDURES;": "what CALL can do",
+}
+_END = "Ctrl-C drops the input, or stops the statement that runs. Tab completes names and words, arrow up goes back."
+
+
+def help_text(columns: int) -> str:
+    """Return the help of the prompt, wrapped by words to a number of columns."""
+    wide = max(map(len, _COMMANDS))
+    lines = [f"  {name:<{wide}}  {about}" for name, about in _COMMANDS.items()]
+    return "\n".join([textwrap.fill(_BEGIN, columns), *lines, textwrap.fill(_END, columns)])
 
 
 class Prompt:
@@ -94,7 +107,7 @@ class Prompt:
         if word in _QUIT:
             return False
         if word in {"help", r"\?", "?"}:
-            _write(_HELP)
+            _write(help_text(shutil.get_terminal_size().columns))
         elif word == r"\timing":
             self._timing = not self._timing
             _say(f"timing is {'on' if self._timing else 'off'}")

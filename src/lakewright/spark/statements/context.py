@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright.compact.rounds import CompactResult
+from lakewright.errors import AlreadyExistsError
 from lakewright.maintenance.statistics.analyze import Columns
 from lakewright.spark.jobs.analysis import analyze
 from lakewright.spark.jobs.session import check_session, is_connect
@@ -29,6 +30,7 @@ from lakewright.spark.statements.evaluate import (
 )
 from lakewright.spark.statements.writes import copy_in, copy_out, create_as, insert
 from lakewright.spark.write.compaction import compact
+from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_schema
 from lakewright.statements.context import Context, counts
 from lakewright.statements.model import (
@@ -67,6 +69,7 @@ class SQLContext(Context[DataFrame]):
         check_session(spark)
         super().__init__(catalog, database)
         self.spark = spark
+        self._kept: set[str] = set()  # names of frames that stay views
         # Views over tables of ours by their names in lower case, with the catalog and database that were current.
         self._views: dict[str, tuple[CreateView, Args, tuple[str, str]]] = {}
 
@@ -81,6 +84,26 @@ class SQLContext(Context[DataFrame]):
     def set(self, key: str, value: str | None) -> None:
         """Set a key of the session; None takes the setting back."""
         self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+
+    @contextmanager
+    def with_frames(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
+        """Make frames known as temporary views while a statement runs; a view of the same name is an error."""
+        for name, frame in frames.items():
+            if not hasattr(frame, "createOrReplaceTempView"):
+                expected = "a frame of Spark; spark.createDataFrame makes one of other data"
+                raise arguments.wrong(name, expected, frame)
+            if self.is_view(name) and name not in self._kept:
+                raise AlreadyExistsError(f"there is a temporary view {name!r} already; give the frame another name")
+        try:
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(name)
+            yield
+        finally:
+            if is_connect(self.spark):  # there a frame looks its names up when it is evaluated
+                self._kept |= frames.keys()
+            else:
+                for name in frames:
+                    self.spark.catalog.dropTempView(name)
 
     def interrupt(self) -> None:
         """Stop the jobs of the session."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 
 from lakewright.compact.rounds import CompactResult
+from lakewright.display.notebook import GRID_ROWS, grid
 from lakewright.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from lakewright.spec import arguments
 from lakewright.spec.arrow import from_arrow_type
@@ -46,6 +50,20 @@ from lakewright.write.input.frames import ArrowData, batches_of
 _NO_ROWS = pa.table({})
 
 
+def show_as_grids(ipython: Any) -> None:  # noqa: ANN401 - the module, which need not be installed
+    """Let a notebook show Arrow tables, as results are, as grids, unless it is told already how to show them."""
+    shell = None if ipython is None else ipython.get_ipython()
+    formatters = getattr(getattr(shell, "display_formatter", None), "formatters", {})
+    html = formatters.get("text/html")
+    if html is not None and pa.Table not in html.type_printers:
+        html.for_type(pa.Table, _grid)
+
+
+def _grid(rows: pa.Table) -> str:
+    first = zip(*(column.to_pylist() for column in rows.slice(0, GRID_ROWS).columns), strict=True)
+    return grid(rows.column_names, list(first), rows.num_rows)
+
+
 class SQLContext(Context[pa.Table]):
     """Runs SQL statements in the dialect of Spark on the tables of a catalog, or of several by their names.
 
@@ -61,6 +79,7 @@ class SQLContext(Context[pa.Table]):
 
     def __init__(self, catalog: Catalogs, database: str = "default") -> None:
         super().__init__(catalog, database)
+        show_as_grids(sys.modules.get("IPython"))
         self._settings: dict[str, str] = {}
         self._views: dict[str, View] = {}
 
@@ -83,6 +102,18 @@ class SQLContext(Context[pa.Table]):
             message = f"data takes {expected}, not {arguments.shown(data)}: {error}"
             raise InvalidInputError(message, argument="data") from error
         self._views[view.lower()] = View(ArrowRows.of(rows.schema, rows.to_batches))
+
+    @contextmanager
+    def with_frames(self, frames: Mapping[str, ArrowData]) -> Iterator[None]:
+        """Make frames known as temporary views while a statement runs; they hide views of the same names."""
+        before = {name.lower(): self._views.get(name.lower()) for name in frames}
+        try:
+            for name, data in frames.items():
+                self.register(name, data)
+            yield
+        finally:
+            hidden = {name: view for name, view in before.items() if view is not None}
+            self._views = {name: view for name, view in self._views.items() if name not in before} | hidden
 
     # ---- settings
 

@@ -166,8 +166,18 @@ def answer(
             if not _is_dropped(schema, kind):
                 rows.append((kind, number, values))
             number += 1
-        runs += _folded(schema, rows) if merged is None or index in merged else rows
+        runs += _folded(schema, rows) if merged is None or index in merged else [_apart(schema, row) for row in rows]
     return [values for kind, _, values in _folded(schema, runs) if kind not in RETRACTS]
+
+
+def _apart(schema: TableSchema, row: Row) -> Row:
+    """Return a row as this library writes it: one that removes a record has no values that later rows would keep."""
+    kind, number, values = row
+    if kind != "-D" or not any("remove-record-on" in key for key in schema.options):
+        return row
+    groups = [key.split(".")[1] for key in schema.options if key.endswith(".sequence-group")]
+    kept = {*schema.primary_keys, *schema.options.get("sequence.field", "").split(","), *",".join(groups).split(",")}
+    return kind, number, {name: value if name in kept else None for name, value in values.items()}
 
 
 def _is_dropped(schema: TableSchema, kind: str) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, cast
 
 from lakewright.catalog.open import open_at
-from lakewright.errors import InvalidInputError, LakewrightError, TableNotExistException
+from lakewright.errors import InvalidInputError, LakewrightError, TableNotExistException, UnsupportedError
 from lakewright.metadata.store import placed
 from lakewright.pypaimon.history.managers import ManagedTable
 from lakewright.pypaimon.read.builder import ReadBuilder, StreamReadBuilder
@@ -91,6 +91,20 @@ class FileStoreTable(ManagedTable):
         base = replace(self, store=replace(self.store, schema=schema, layout=placed(self.store.layout, schema)))
         given = {key: value for key, value in options.items() if value is not None}
         return cast("FileStoreTable", super(FileStoreTable, base).copy(given))
+
+    def drop_global_index(  # type: ignore[override] # pypaimon's arguments and result
+        self,
+        index_column: str,
+        index_type: str = "btree",
+        partition_filter: object = None,
+        partitions: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        dry_run: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
+    ) -> int:
+        """Drop the global indexes of a column, and return the number of their files."""
+        if partition_filter is not None:
+            raise UnsupportedError(f"{self.name}: drop_global_index takes no partition_filter here; give partitions")
+        dropped = super().drop_global_index(index_column, index_type, partitions=partitions, dry_run=dry_run)
+        return len(dropped.files)
 
     def new_batch_write_builder(self) -> BatchWriteBuilder:
         """Start a batch write: one writer (or many), one commit."""

@@ -65,7 +65,7 @@ class TableRepairs(TableLifecycle):
 
     def drop_global_index(
         self,
-        column: str,
+        index_column: str,
         index_type: str | None = None,
         *,
         partitions: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
@@ -81,5 +81,5 @@ class TableRepairs(TableLifecycle):
             kind = arguments.optional(arguments.text, "index_type", index_type)
             specs = arguments.optional(arguments.specs, "partitions", partitions)
             only_look = arguments.flag("dry_run", dry_run)
-            name = arguments.text("column", column)
+            name = arguments.text("index_column", index_column)
             return drop_global_index(self.store.refreshed(), name, kind, partitions=specs, dry_run=only_look)

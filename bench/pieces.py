@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakewright as lw
-from lakewright.read.splits.cutting import cut_splits
-from lakewright.spec.predicate.predicate import TRUE
-from lakewright.table.table import FileStoreTable
+from lakewright.read.split_sharing import cut_splits
+from lakewright.spec.predicate import TRUE
+from lakewright.table.file_store_table import FileStoreTable
 
 BIG = {"target-file-size": "64 gb", "write-buffer-size": "16 gb", "write-only": "true"}
 KEYED = {"bucket": "1", "merge-engine": "partial-update"}

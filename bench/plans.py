@@ -41,10 +41,10 @@ def make_table(root: str, files: int) -> None:
     import pyarrow as pa  # noqa: PLC0415 - this module also runs in environments without it
 
     import lakewright as lw  # noqa: PLC0415
+    from lakewright.commit.commit_message import CommitMessage  # noqa: PLC0415
     from lakewright.commit.committer import Committer  # noqa: PLC0415
-    from lakewright.commit.message.message import CommitMessage  # noqa: PLC0415
-    from lakewright.spec.rows.binary_row import encode_row  # noqa: PLC0415
-    from lakewright.storage.local import LocalStorage  # noqa: PLC0415
+    from lakewright.spec.binary_row import encode_row  # noqa: PLC0415
+    from lakewright.storage.local_storage import LocalStorage  # noqa: PLC0415
 
     class Unwritten(LocalStorage):
         """A storage that says of every file that it is there."""
@@ -81,8 +81,8 @@ def partition(number: int) -> str:
 
 def data_file(number: int, fields: Any) -> Any:  # noqa: ANN401 - types of lakewright, which is imported later
     """Return the facts of a file whose keys are its own."""
-    from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats  # noqa: PLC0415
-    from lakewright.spec.rows.binary_row import encode_row  # noqa: PLC0415
+    from lakewright.spec.binary_row import encode_row  # noqa: PLC0415
+    from lakewright.spec.manifest import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats  # noqa: PLC0415
 
     types, first = [field.type for field in fields], number * ROWS
     low = encode_row([first, f"s{number:07d}", 0.0, 0, partition(number)], types)

@@ -23,11 +23,11 @@ from pathlib import Path
 from bench.plans import PARTITIONS, data_file, lakewright_splits, make_table, partition
 
 import lakewright as lw
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.metadata.store import TableStore
-from lakewright.spec.rows.binary_row import encode_row
-from lakewright.storage.local import LocalStorage
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import encode_row
+from lakewright.storage.local_storage import LocalStorage
 
 FRAMES = 1_000
 KINDS = ("plan", "look", "commit")  # the last one adds files

@@ -64,7 +64,7 @@ class Lakewright:
     def __init__(self, spark: SparkSession, warehouse: str) -> None:
         self._lakewright = __import__("lakewright")
         self._verbs = __import__("lakewright.spark", fromlist=["spark"])
-        self._outdated = __import__("lakewright.spark.read.outdated", fromlist=["outdated"])
+        self._outdated = __import__("lakewright.spark.computed_vectors", fromlist=["outdated"])
         self._spark = spark
         self._catalog = self._lakewright.CatalogFactory.create({"warehouse": warehouse})
         self._catalog.create_database("d", ignore_if_exists=True)

@@ -29,7 +29,7 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 import lakewright as lw
-from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.commit_message import CommitMessage
 
 COLUMNS = pa.schema(
     [
@@ -57,8 +57,8 @@ def make_table(root: str, name: str, **schema: object) -> lw.FileStoreTable:
 
 def answers(root: str, tasks: int, path: str) -> None:
     """Make what Spark would bring home: rows with the messages of tasks, each with a file in four partitions."""
-    from lakewright.distributed.messages import pack  # noqa: PLC0415 - processes that only count need none of it
-    from lakewright.write.writer import WriteJob  # noqa: PLC0415
+    from lakewright.engine.engine_job import serialize_messages  # noqa: PLC0415 - processes that only count need none of it
+    from lakewright.write.table_writer import WriteJob  # noqa: PLC0415
 
     table = make_table(root, "driver", partition_keys=["day"])
     job = WriteJob.new(table.store, overwrite=False)
@@ -80,7 +80,7 @@ def answers(root: str, tasks: int, path: str) -> None:
         pickle.dump((table, job), out)
         for task in range(tasks):
             named = [_copied(table, message, f"data-{job.write_id}-{task}-{task}") for message in messages]
-            pickle.dump((task, task, 0, 0, 1, pack(named), None), out)
+            pickle.dump((task, task, 0, 0, 1, serialize_messages(named), None), out)
 
 
 def _copied(table: lw.FileStoreTable, message: CommitMessage, stem: str) -> CommitMessage:
@@ -95,10 +95,13 @@ def _copied(table: lw.FileStoreTable, message: CommitMessage, stem: str) -> Comm
 
 def drive(path: str) -> None:
     """Take the answers from the hands of Spark to a snapshot, and print what that took."""
-    from lakewright.distributed.messages import verified_messages  # noqa: PLC0415
-    from lakewright.distributed.write import _publish, _Written  # noqa: PLC0415
-    from lakewright.distributed.write_job import Publication  # noqa: PLC0415
-    from lakewright.spark.jobs.run import _complete, _joined  # noqa: PLC0415
+    from lakewright.dml.distributed_write import (  # noqa: PLC0415
+        CommitTarget,
+        _publish,
+        _Written,
+    )
+    from lakewright.engine.engine_job import verified_messages  # noqa: PLC0415
+    from lakewright.spark.spark_engine import _complete, _joined  # noqa: PLC0415
 
     shape = Row("task", "attempt", "retry", "piece", "pieces", "payload", "error")
     marks = {"start": resident()}
@@ -112,7 +115,7 @@ def drive(path: str) -> None:
     messages = verified_messages(job, (one.payload for one in done))
     marks["messages"] = resident()
     written = _Written(messages, len(done), "bench")
-    result = _publish(job, Publication(), lambda *_: [], time.monotonic(), written).result
+    result = _publish(job, CommitTarget(), lambda *_: [], time.monotonic(), written).result
     marks["committed"] = resident()
     megabytes = {name: round(value / 2**20) for name, value in marks.items()}
     payload = round(sum(len(one.payload) for one in done) / 2**20)
@@ -141,8 +144,8 @@ def work(case: str, root: str, rows: int, partitions: int) -> None:
     """Write rows into many partitions, and print the peak of every Python worker."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody writes it
 
-    from lakewright.spark.calls import write_table  # noqa: PLC0415
-    from lakewright.spark.jobs.session import local_session  # noqa: PLC0415
+    from lakewright.spark.spark_session import local_session  # noqa: PLC0415
+    from lakewright.spark.spark_verbs import write_table  # noqa: PLC0415
 
     keyed = case == "primary key"
     table = make_table(

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.rows import primary_key_merge
+from lakewright.spark import row_matching
 
 TEXT_KEY = "concat('customer-', lpad(cast(k as string), 12, '0'))"
 
@@ -71,7 +71,7 @@ class ReadTwice(OursByVerbs):
         self.table = f"d.twice_{key}_{abs(buckets)}"
 
     def merge(self, view: str) -> None:
-        with patch.object(primary_key_merge, "fits", lambda *_: False):
+        with patch.object(row_matching, "fits", lambda *_: False):
             super().merge(view)
 
 

@@ -49,7 +49,7 @@ NEW_I = 5_000
 
 def run(root: str, rows: int, partitions: int, memory: str) -> dict[str, Any]:
     """Take one table through all stages, and return what each took."""
-    from lakewright.spark.jobs.session import local_session  # noqa: PLC0415 - the parent needs no Spark
+    from lakewright.spark.spark_session import local_session  # noqa: PLC0415 - the parent needs no Spark
 
     spark = local_session(master="local[2]", memory=memory, config={"spark.local.dir": root})
     stages(spark, f"{root}/warm", WARM_UP_ROWS, min(partitions, 20))

@@ -17,9 +17,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.storage.object import ObjectStorage
-from lakewright.testing.storage import FaultyStorage
+from contract.faulty_storage import FaultyStorage
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.storage.object_storage import ObjectStorage
 
 T = TypeVar("T")
 _FREE = {"open_output", "write", "discard"}  # no requests while a file is small

@@ -14,7 +14,7 @@ def test_every_public_name_is_described() -> None:
     assert {it.name for it in api_page.public_names()} == {n for n in lw.__all__ if n[0] != "_"} | set(api_page.LATE)
     headings = {name for page in PAGES.values() for name in re.findall(r"^## (\w+)$", page, re.MULTILINE)}
     missing = [it for it in api_page.public_names() if it.name not in headings]
-    assert [(it.name, it.room) for it in missing] == [], "add the package to SECTIONS"
+    assert [(it.name, it.package) for it in missing] == [], "add the package to SECTIONS"
 
 
 def test_the_index_links_to_headings_that_exist() -> None:
@@ -44,7 +44,7 @@ def test_errors_are_listed_as_a_tree() -> None:
     page = PAGES["errors.md"]
     assert "- [`LakewrightError`](#lakewrighterror)\n" in page
     assert "        - [`TagNotExistException`](#tagnotexistexception)\n" in page
-    errors = [it.name for it in api_page.public_names() if it.room == "errors" and it.name != "LakewrightWarning"]
+    errors = [it.name for it in api_page.public_names() if it.package == "errors" and it.name != "LakewrightWarning"]
     assert [name for name in errors if f"- [`{name}`]" not in page] == []
     assert "A kind of [`NotFoundError`](errors.md#notfounderror).\n" in page
 

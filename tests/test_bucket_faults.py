@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.testing.enumerator import Action, Operation, enumerate_faults
+from contract.fault_enumerator import Action, Operation, enumerate_faults
 from support.effort import is_thin
 
 pytestmark = pytest.mark.long

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import lakewright
-from lakewright.rest import dlf
-from lakewright.spec.schema import option_keys
+from lakewright.catalog import rest_auth
+from lakewright.spec import option_checks
 from lakewright.storage import credentials
 
 SOURCES = Path(lakewright.__file__).parent
@@ -21,21 +21,20 @@ CONTAINERS = frozenset(
 
 # What bounds each container of a module that grows while a process runs.
 BOUNDS = {
-    "metadata/store.py: _identities": "_IDENTITIES_MAX entries, then it is emptied",
-    "metadata/snapshots.py: _last_seen": "_LAST_SEEN_MAX entries, then it is emptied",
-    "metadata/manifest_cache.py: CACHE": "the bytes of lakewright.manifest-cache",
-    "spark/read/outdated.py: _CACHE": "_CACHE_BYTES_MAX",
-    "spec/schema/option_keys.py: _said": "_SAID_MAX entries, then it is emptied",
+    "metadata/table_store.py: _identities": "_IDENTITIES_MAX entries, then it is emptied",
+    "metadata/snapshot_files.py: _last_seen": "_LAST_SEEN_MAX entries, then it is emptied",
+    "metadata/manifest_files.py: CACHE": "the bytes of lakewright.manifest-cache",
+    "spark/computed_vectors.py: _CACHE": "_CACHE_BYTES_MAX",
+    "spec/option_checks.py: _said": "_SAID_MAX entries, then it is emptied",
     "storage/credentials.py: _HOLDERS": "_HOLDERS_MAX entries, the oldest go",
-    "rest/dlf.py: _LOADED": "_LOADED_MAX entries, then it is emptied",
-    "storage/open.py: _REGISTERED": "one entry for each scheme that a program registers",
-    "jdbc/database.py: _databases": "one entry for each database that a program names",
-    "jdbc/database.py: _inherited": "one entry for each fork between the first process and this one",
-    "cli/base/interrupts.py: _noted": "one entry for each Ctrl-C, emptied when the next command begins",
-    "spark/jobs/session.py: _held": "the settings that running jobs hold",
-    "statements/embedded/run.py: _OPEN": "the connections in which queries run",
+    "catalog/rest_auth.py: _LOADED": "_LOADED_MAX entries, then it is emptied",
+    "storage/storage_registry.py: _REGISTERED": "one entry for each scheme that a program registers",
+    "catalog/sql_database.py: _databases": "one entry for each database that a program names",
+    "catalog/sql_database.py: _inherited": "one entry for each fork between the first process and this one",
+    "cli/interrupts.py: _noted": "one entry for each Ctrl-C, emptied when the next command begins",
+    "spark/spark_session.py: _held": "the settings that running jobs hold",
+    "statements/embedded/duckdb_query.py: _OPEN": "the connections in which queries run",
     "otel.py: _installed": "one listener",
-    "testing/storage.py: _DISKS": "tests alone",
 }
 
 
@@ -117,11 +116,11 @@ def test_unbounded_caches_are_recognized_by_their_decorator(source: str, expecte
 
 
 def test_the_memory_of_logged_options_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(option_keys, "_said", set())
-    monkeypatch.setattr(option_keys, "_SAID_MAX", 8)
-    assert [option_keys.first_time(f"place-{number}", "key") for number in range(20)] == [True] * 20
-    assert len(option_keys._said) <= 8
-    assert not option_keys.first_time("place-19", "key")
+    monkeypatch.setattr(option_checks, "_said", set())
+    monkeypatch.setattr(option_checks, "_SAID_MAX", 8)
+    assert [option_checks.first_time(f"place-{number}", "key") for number in range(20)] == [True] * 20
+    assert len(option_checks._said) <= 8
+    assert not option_checks.first_time("place-19", "key")
 
 
 def test_holders_of_credentials_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,8 +133,8 @@ def test_holders_of_credentials_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_loaded_keys_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlf, "_LOADED", {})
-    monkeypatch.setattr(dlf, "_LOADED_MAX", 4)
+    monkeypatch.setattr(rest_auth, "_LOADED", {})
+    monkeypatch.setattr(rest_auth, "_LOADED_MAX", 4)
     for number in range(10):
-        dlf.current_keys(dlf.GivenKeys(dlf.Keys(f"id-{number}", "secret")), now=0.0)
-    assert len(dlf._LOADED) <= 4
+        rest_auth.current_keys(rest_auth.GivenKeys(rest_auth.DlfKeys(f"id-{number}", "secret")), now=0.0)
+    assert len(rest_auth._LOADED) <= 4

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.commit.message.message import CommitMessage
+from contract.fault_enumerator import stray_files
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.table.write_builder import BatchTableWrite
-from lakewright.testing.enumerator import stray_files
 
 
 @pytest.fixture

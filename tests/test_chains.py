@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.storage.object import ObjectStorage
-from lakewright.testing.chain import TRIES_MAX, ChainStorage, drawn, shortest_chain
+from contract.request_chain import TRIES_MAX, ChainStorage, drawn, shortest_chain
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.storage.object_storage import ObjectStorage
 from support.latency_cases import CASES, Case, Tables, append, keyed, plain
 
 # How many rounds of requests each takes; `bench/latency.py` measures the first ten on a store that is slow.

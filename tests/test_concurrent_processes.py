@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.testing.history import ACKNOWLEDGED, UNKNOWN, Event, check_history, load_events, run_appends
+from contract.append_history import ACKNOWLEDGED, UNKNOWN, Event, check_history, load_events, run_appends
 from support.append_races import race_appends, token_table
 from support.s3 import S3Server
 

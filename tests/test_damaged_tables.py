@@ -36,14 +36,14 @@ import pytest
 import zstandard
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.formats.open import open_reader
-from lakewright.formats.parquet import pages as parquet_pages
-from lakewright.metadata import snapshots
-from lakewright.metadata.manifest_cache import CACHE, ManifestCache
+from contract.faulty_storage import FaultyStorage, MemoryImage, MemoryStorage
+from lakewright.catalog.catalog import Catalog
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.formats import parquet_footer as parquet_pages
+from lakewright.formats.format_registry import open_reader
+from lakewright.metadata import snapshot_files
+from lakewright.metadata.manifest_files import CACHE, ManifestCache
 from lakewright.spec.types import AtomicType, DataField
-from lakewright.testing.storage import FaultyStorage, MemoryImage, MemoryStorage
 from support.effort import examples, is_thin, thinned
 from support.golden import WAREHOUSE
 
@@ -378,8 +378,8 @@ def _no_waiting() -> Iterator[None]:
     CACHE.clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ManifestCache, "put", lambda *_: None)
-        patch.setattr(snapshots, "BODY_WAIT_SECONDS", 0)
-        patch.setattr(snapshots, "HINT_WAIT_SECONDS", 0)
+        patch.setattr(snapshot_files, "BODY_WAIT_SECONDS", 0)
+        patch.setattr(snapshot_files, "HINT_WAIT_SECONDS", 0)
         yield
 
 
@@ -468,7 +468,7 @@ def _pages(data: bytes) -> list[tuple[int, int]]:
     found = []
     for group in range(metadata.num_row_groups):
         for column in range(metadata.num_columns):
-            chunk = parquet_pages.Chunk.of(metadata.row_group(group).column(column))
+            chunk = parquet_pages.ColumnChunk.of(metadata.row_group(group).column(column))
             at = chunk.start
             while at < chunk.start + chunk.byte_count:
                 page = parquet_pages._page(data, at)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.storage.local import LocalStorage
-from lakewright.testing import engine_suite
-from lakewright.testing.engine_suite import Argument, EngineContract, Frame
+from contract import engine_suite
+from contract.engine_suite import Argument, EngineContract, Frame
+from lakewright.storage.local_storage import LocalStorage
 from support.rest_server import running_rest
 
 

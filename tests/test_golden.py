@@ -23,21 +23,19 @@ import pytest
 import lakewright as lw
 from lakewright.errors import UnsupportedError
 from lakewright.metadata.manifest_records import manifest_facts
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.changes.stream import StreamReadBuilder
-from lakewright.read.splits.java import from_java, to_java
-from lakewright.read.splits.split import DataSplit
-from lakewright.spec.datafile import DELETION_VECTORS
-from lakewright.spec.manifest import ADD
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import Predicate
-from lakewright.spec.rows.binary_row import decode_row
-from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.read.stream_read import StreamReadBuilder
+from lakewright.spec.binary_row import decode_row
+from lakewright.spec.manifest import ADD, DELETION_VECTORS
+from lakewright.spec.predicate import Predicate, PredicateBuilder
+from lakewright.spec.scalars import from_scalar, to_array, to_python
+from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import AtomicType, DataField, DataType
-from lakewright.spec.values import from_scalar, to_array, to_python
 from support.effort import examples
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
+from support.java_splits import from_java, to_java
 
 COMPARABLE = frozenset(
     "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL CHAR VARCHAR BINARY VARBINARY DATE TIME TIMESTAMP "

@@ -27,21 +27,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.commit.message.java import encode_java
-from lakewright.commit.message.message import VERSION
-from lakewright.metadata.store import TableStore
-from lakewright.read.splits.java import from_java, to_java
-from lakewright.read.splits.split import DataSplit, DeletionFile
-from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
-from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry
+from contract.faulty_storage import FaultyStorage, MemoryImage, MemoryStorage
+from lakewright.catalog.catalog import Catalog
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.commit.commit_message import VERSION
+from lakewright.commit.message_encoding import encode_java
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit, DeletionFile
+from lakewright.spec.manifest import (
+    ADD,
+    DELETION_VECTORS,
+    DataFile,
+    DeletionRange,
+    IndexEntry,
+    IndexFile,
+    ManifestEntry,
+)
 from lakewright.spec.snapshot import Snapshot, tag_to_json, to_json
 from lakewright.spec.snapshot import Tag as SnapshotTag
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout
-from lakewright.testing.storage import FaultyStorage, MemoryImage, MemoryStorage
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import Layout
 from support.effort import examples, is_thin
+from support.java_splits import from_java, to_java
 
 pytestmark = pytest.mark.long
 
@@ -670,7 +677,7 @@ def test_pickled_messages_and_splits_run_nothing(world: World) -> None:
     """What is unpickled of ours is a frame that is checked; its parts are text and numbers."""
     for value in (_message(world), _splits(world)[0]):
         maker, arguments = value.__reduce__()[:2]
-        assert maker.__module__ in {"lakewright.commit.message.message", "lakewright.read.splits.split"}
+        assert maker.__module__ in {"lakewright.commit.commit_message", "lakewright.read.data_split"}
         assert [type(argument) for argument in arguments] == [bytes]  # type: ignore[attr-defined]
         assert maker(*arguments) == value  # type: ignore[operator, misc]
         with pytest.raises(lw.InvalidMessageError):

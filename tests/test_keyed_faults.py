@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from contract.fault_enumerator import SIX_FAULTS, Action, Operation, enumerate_faults
+from contract.faulty_storage import FaultKind
 from lakewright.spec.snapshot import CommitKind
-from lakewright.testing.enumerator import SIX_FAULTS, Action, Operation, enumerate_faults
-from lakewright.testing.storage import FaultKind
 from support.effort import is_thin
 
 pytestmark = pytest.mark.long

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.testing.storage import MemoryStorage
+from contract.faulty_storage import MemoryStorage
+from lakewright.catalog.catalog import Catalog
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
 
 Request: TypeAlias = Callable[[lw.FileStoreTable], object]
 
@@ -512,7 +512,7 @@ def test_hidden_rows_are_warned_of(world: World, hiding: dict[str, str]) -> None
     table = world.create({**FIXED, **hiding, "write-only": "true"})
     with pytest.warns(lw.LakewrightWarning, match=r"d\.t.*STAY HIDDEN.*table\.compact\(\)") as caught:
         lw.write_table(rows({}), table)
-    assert caught[0].filename.endswith("calls.py")
+    assert caught[0].filename.endswith("verbs.py")
     assert lw.read_table(table).num_rows == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Imports run one way: a package imports itself and packages of lower layers, optional packages only where listed."""
+"""Imports run one way: a package imports itself, lower layers, and the packages of its own layer to its left."""
 
 from __future__ import annotations
 
@@ -9,93 +9,61 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "lakewright"
-# Packages and modules directly below src/lakewright, from the lowest layer to the highest.
+# Packages and modules directly below src/lakewright, from the lowest layer to the highest; design/0001 has the reasons.
 LAYERS = [
-    "errors version",
-    "metrics display",
-    "spec",
-    "storage formats",
-    "metadata lsm datafiles",
+    "errors version engine_registry metrics display spec",
+    "storage formats lsm",
+    "metadata",
     "commit read",
-    "compact rest jdbc",
-    "write",
-    "update",
-    "maintenance",
-    "verify report",
-    "table",
-    "catalog",
-    "calls",
-    "distributed",
-    "ingestion diagnosis",
-    "statements",
-    "spark ray torch frames otel public",
-    "cli pypaimon",
-    "__main__ testing",
+    "write engine compact",
+    "dml maintenance report",
+    "table catalog",
+    "ingestion diagnosis statements integrations otel spark ray public pypaimon cli __main__",
 ]
-LAYER = {package: number for number, packages in enumerate(LAYERS) for package in packages.split()}
-# Which package may import an optional package; others may name it for a type checker alone.
-OPTIONAL = {"pyspark": "spark", "ray": "ray", "rich": "cli", "torch": "torch", "polars": "frames"}
-OPTIONAL |= {"sqlglot": "statements", "prompt_toolkit": "cli", "click": "cli"}
-OPTIONAL |= {"opentelemetry": "otel", "urllib3": "rest", "psycopg": "jdbc", "pymysql": "jdbc"}
-# Imports inside functions: engines and catalogs that need another package are loaded when a user asks for them. They
-# are the only imports of a higher layer.
-LAZY_IMPORTS = {
-    ("storage.open", "storage.hdfs"),
-    ("catalog.factory", "catalog.rest"),
-    ("catalog.factory", "catalog.jdbc"),
-    ("pypaimon.catalog", "pypaimon.servers"),
-    ("diagnosis.run", "spark.jobs.diagnosis"),
-    ("read.builder", "spark.read.frame"),
-    ("read.builder", "ray.read"),
-    ("read.builder", "torch"),
-    ("commit.committer", "maintenance.after_commit"),
-    ("write.input.frames", "spark"),
-    ("write.input.frames", "ray"),
-    ("table.write_builder", "spark.write.frame"),
-    ("table.write_builder", "ray.write"),
-    ("cli.main", "cli.program"),
-    ("cli.program", "cli.base.secrets"),
-    ("cli.base.command", "cli.base.place"),
-    ("cli.objects.columns", "statements.parse.clauses"),
-    ("cli.objects.columns", "statements.parse.cursor"),
-    ("cli.objects.columns", "statements.text"),
-    ("cli.data.ingest", "spark.ingestion.run"),
-    ("cli.data.ingest", "spark.jobs.launch"),
-    ("cli.look.doctor", "spark.jobs.launch"),
-    ("cli.shell.sql", "cli.shell.statements"),
-    ("cli.shell.sql", "cli.shell.prompt"),
-    ("cli.shell.sql", "statements.embedded.context"),
-    ("cli.shell.sql", "spark.statements.context"),
-    ("cli.shell.sql", "spark.jobs.launch"),
-    ("cli.shell.statements", "spark.jobs.frames"),
+RANK = {name: (number, place) for number, row in enumerate(LAYERS) for place, name in enumerate(row.split())}
+# Which packages may import an optional library; others may name it for a type checker only.
+OPTIONAL = {
+    "pyspark": "spark",
+    "ray": "ray",
+    "torch": "integrations",
+    "polars": "integrations",
+    "sqlglot": "statements",
+    "click": "cli",
+    "rich": "cli",
+    "prompt_toolkit": "cli",
+    "urllib3": "catalog",
+    "psycopg": "catalog",
+    "pymysql": "catalog",
+    "opentelemetry": "otel",
 }
-# Packages whose `__init__` lists names for users; those of `spark` are loaded when they are first used.
-PUBLIC = {*OPTIONAL.values(), "pypaimon"}
+# Imports of higher layers, inside functions: an engine or a library of frames is loaded when a user asks for it, and
+# upkeep after a commit only where options ask for it.
+LAZY_UPWARD = {
+    ("commit.committer", "maintenance.upkeep"),
+    ("diagnosis", "spark.spark_session"),
+    ("engine_registry", "ray"),
+    ("engine_registry", "spark"),
+    ("read.table_read", "integrations.torch_datasets"),
+    ("read.table_read", "ray.dataset_read"),
+    ("read.table_read", "spark.frame_read"),
+    ("table.write_builder", "ray.dataset_write"),
+    ("table.write_builder", "spark.frame_write"),
+}
+# Packages whose `__init__` lists names for users.
+PUBLIC = {"spark", "ray", "pypaimon"}
+# Modules that are documented under a name that another module has too.
+DOCUMENTED_TWICE = {"ray"}
 BY_STRING = {"import_module", "__import__"}
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module, and how: at the top, inside a function, or for a type checker alone."""
+    """One imported module, and how: at the top, inside a function, or for a type checker only."""
 
     module: str
     line: int
     in_function: bool
     for_types: bool
-
-
-def _found_imports(node: ast.AST, *, in_function: bool = False, for_types: bool = False) -> Iterator[Import]:
-    for child in ast.iter_child_nodes(node):
-        inside = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        typed = for_types or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING")
-        if isinstance(child, ast.ImportFrom) and child.module:
-            # `from lakewright.update import verbs` names a module as well as its package.
-            names = [f"{child.module}.{alias.name}" for alias in child.names]
-            modules = [name for name in names if _is_module(name)] or [child.module]
-            yield from (Import(module, child.lineno, inside, typed) for module in modules)
-        elif isinstance(child, ast.Import):
-            yield from (Import(alias.name, child.lineno, inside, typed) for alias in child.names)
-        yield from _found_imports(child, in_function=inside, for_types=typed)
 
 
 def _is_module(dotted: str) -> bool:
@@ -104,44 +72,66 @@ def _is_module(dotted: str) -> bool:
     return parts[0] == "lakewright" and (path.with_suffix(".py").is_file() or (path / "__init__.py").is_file())
 
 
+def _list_imports(node: ast.AST, *, in_function: bool = False, for_types: bool = False) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        inside = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typed = for_types or (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING")
+        if isinstance(child, ast.ImportFrom) and child.module:
+            # `from lakewright.dml import upsert` names a module as well as its package.
+            names = [f"{child.module}.{alias.name}" for alias in child.names]
+            modules = [name for name in names if _is_module(name)] or [child.module]
+            yield from (Import(module, child.lineno, inside, typed) for module in modules)
+        elif isinstance(child, ast.Import):
+            yield from (Import(alias.name, child.lineno, inside, typed) for alias in child.names)
+        yield from _list_imports(child, in_function=inside, for_types=typed)
+
+
 PARSED = {path: ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 MODULES = [path for path in PARSED if path.name != "__init__.py"]
-IMPORTS = {path: list(_found_imports(PARSED[path])) for path in MODULES}
-
-
-def _package(path: Path) -> str:
-    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+IMPORTS = {path: list(_list_imports(PARSED[path])) for path in MODULES}
 
 
 def _dotted(path: Path) -> str:
-    return ".".join(("lakewright", *path.relative_to(SOURCE).with_suffix("").parts))
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def _package(path: Path) -> str:
+    return _dotted(path).split(".")[0]
 
 
 def _place(path: Path, line: int) -> str:
     return f"{path.relative_to(SOURCE)}:{line}"
 
 
+def _points_upward(path: Path, module: str) -> bool:
+    here, there = _package(path), module.partition(".")[2].split(".")[0]
+    return here != there and (there == "" or RANK[there] > RANK[here])
+
+
 def test_every_package_has_a_layer() -> None:
     packages = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert packages - {"__init__"} == LAYER.keys()
+    assert packages - {"__init__"} == RANK.keys()
 
 
-def test_packages_import_only_lower_layers() -> None:
+def test_imports_point_down_or_left() -> None:
     offenders = [
         f"{_place(path, found.line)} imports {found.module}"
         for path, imports in IMPORTS.items()
         for found in imports
-        if found.module.split(".")[0] == "lakewright"
-        and not found.in_function
-        and not _may_import(_package(path), found.module)
+        if found.module.split(".")[0] == "lakewright" and not found.in_function and _points_upward(path, found.module)
     ]
     assert not offenders, "\n".join(["", *offenders])
 
 
-def _may_import(package: str, module: str) -> bool:
-    _, _, inside = module.partition(".")
-    other = inside.split(".")[0]
-    return other != "" and (other == package or LAYER[other] < LAYER[package])
+def test_lazy_imports_of_higher_layers_are_listed() -> None:
+    lazy = {
+        (_dotted(path), found.module.removeprefix("lakewright."))
+        for path, imports in IMPORTS.items()
+        for found in imports
+        if found.in_function and found.module.startswith("lakewright.") and _points_upward(path, found.module)
+    }
+    assert sorted(lazy - LAZY_UPWARD) == [], "import a lower layer, or list the lazy import with its reason"
+    assert sorted(LAZY_UPWARD - lazy) == [], "listed, but not in the sources"
 
 
 def test_optional_packages_are_imported_only_where_listed() -> None:
@@ -152,17 +142,6 @@ def test_optional_packages_are_imported_only_where_listed() -> None:
         if OPTIONAL.get(found.module.split(".")[0], _package(path)) != _package(path) and not found.for_types
     ]
     assert not offenders, "\n".join(["", *offenders])
-
-
-def test_imports_inside_functions_are_listed() -> None:
-    lazy = {
-        (_dotted(path).removeprefix("lakewright."), found.module.removeprefix("lakewright."))
-        for path, imports in IMPORTS.items()
-        for found in imports
-        if found.in_function and found.module.startswith("lakewright")
-    }
-    assert sorted(lazy - LAZY_IMPORTS) == [], "import at the top, or list the lazy import"
-    assert sorted(LAZY_IMPORTS - lazy) == [], "listed, but not in the sources"
 
 
 def test_no_module_of_lakewright_is_imported_by_a_string() -> None:
@@ -178,23 +157,27 @@ def test_no_module_of_lakewright_is_imported_by_a_string() -> None:
     assert not offenders, "\n".join(["", *offenders])
 
 
+def test_no_two_modules_share_a_name() -> None:
+    """A name that is unique can be searched for."""
+    places: dict[str, list[str]] = {}
+    for path in PARSED:
+        if path.parent != SOURCE or path.name != "__init__.py":
+            places.setdefault(path.parent.name if path.name == "__init__.py" else path.stem, []).append(_dotted(path))
+    # The interface of a package may have the package's name: `storage/storage.py`.
+    shared = {
+        name: found
+        for name, found in places.items()
+        if len(found) > 1 and name not in DOCUMENTED_TWICE and sorted(found) != [f"{name}.__init__", f"{name}.{name}"]
+    }
+    assert shared == {}
+
+
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
-    edges = {_dotted(path): {i.module for i in IMPORTS[path] if not i.in_function} for path in MODULES}
-    assert not (cycle := _cycle(edges)), " -> ".join(cycle)
+    edges = {f"lakewright.{_dotted(p)}": {i.module for i in IMPORTS[p] if not i.in_function} for p in MODULES}
+    assert not (cycle := _find_cycle(edges)), " -> ".join(cycle)
 
 
-def test_subpackages_do_not_import_each_other_in_a_circle() -> None:
-    edges: dict[str, set[str]] = {}
-    for path in MODULES:
-        here = _dotted(path).rpartition(".")[0]
-        for found in IMPORTS[path]:
-            there = found.module.rpartition(".")[0]
-            if not found.in_function and there != here and here.count(".") == there.count(".") == 2:
-                edges.setdefault(here, set()).add(there)
-    assert not (cycle := _cycle(edges)), " -> ".join(cycle)
-
-
-def _cycle(edges: dict[str, set[str]]) -> list[str]:
+def _find_cycle(edges: dict[str, set[str]]) -> list[str]:
     """Return the modules of one cycle, the first of them again at the end; none where there is no cycle."""
     try:
         TopologicalSorter(edges).prepare()

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.commit.commit_loop import publisher_of
 from lakewright.commit.committer import Committer
-from lakewright.commit.publish import publisher_of
-from lakewright.formats.parquet import writer as parquet_writer
-from lakewright.metadata.home import LostRace, Outcome
-from lakewright.read.splits import cutting
+from lakewright.formats import parquet_writer
+from lakewright.metadata.authority import LostRace, Outcome
+from lakewright.read import split_sharing
 from lakewright.spec.manifest import ManifestEntry
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64(), "s": pa.string()})
@@ -189,7 +189,7 @@ def test_a_file_that_is_read_in_pieces_counts_once(
     catalog: lw.Catalog, events: list[lw.MetricsEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_writer, "_GROUP_ROWS_MAX", 10)
-    monkeypatch.setattr(cutting, "PIECE_BYTES_MIN", 64)
+    monkeypatch.setattr(split_sharing, "PIECE_BYTES_MIN", 64)
     table = _table(catalog)
     written = lw.write_table(_rows(*range(100)), table)
     events.clear()

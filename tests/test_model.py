@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import lakewright as lw
-from lakewright.testing.enumerator import OPTIONS
-from lakewright.testing.storage import MemoryStorage
+from contract.fault_enumerator import OPTIONS
+from contract.faulty_storage import MemoryStorage
 from support.effort import examples
 
 pytestmark = pytest.mark.long

@@ -28,7 +28,7 @@ POLICIES = [
 def test_every_error_has_advice() -> None:
     page = (DOCS / "operate.md").read_text()
     section = page[page.index("## What to do on each error") : page.index("## Runbook")]
-    errors = [it.name for it in public_names() if it.room == "errors"]
+    errors = [it.name for it in public_names() if it.package == "errors"]
     assert len(errors) > 20
     assert [name for name in errors if f"`{name}`" not in section] == []
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.catalog.filesystem import FileSystemCatalog
+from contract.faulty_storage import FaultyStorage
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.commit.commit_loop import FilePublisher
 from lakewright.commit.committer import Committer
-from lakewright.commit.publish import SnapshotFiles
-from lakewright.metadata.home import Outcome
+from lakewright.metadata.authority import Outcome
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
-from lakewright.storage.object import ObjectStorage
-from lakewright.testing.storage import FaultyStorage
+from lakewright.storage.object_storage import ObjectStorage
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "performance.md").read_text()
@@ -87,7 +87,7 @@ def raced(files: int, races: int) -> int:
     messages = [builder.new_write().write_arrow(rows(files)).prepare_commit() for _ in range(races + 1)]
     mine, others = messages[0], messages[1:]
 
-    class Late(SnapshotFiles):
+    class Late(FilePublisher):
         def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             if others:
                 Committer(replace(store, storage=made.storage.inner)).commit(others.pop())

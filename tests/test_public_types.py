@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 import lakewright as lw
-from lakewright.spec.options import WriteDistribution
+from lakewright.spec.option_values import WriteDistribution
 
 # Types of optional packages, which only type checkers import, and one that names itself and so cannot be resolved.
 _FRAME = type("DataFrame", (), {})
@@ -36,18 +36,18 @@ _OPTIONAL = {
 
 # What rooms of this package hand to each other through public objects. Users need none of it, so it has no public name.
 INTERNAL = {
-    "Answer": "a boolean that can also be called, which users test and do not make",
-    "Clause": "one clause of a merge, checked; users add clauses by the methods of MergeBuilder",
+    "CallableFlag": "a boolean that can also be called, which users test and do not make",
+    "MergeClause": "one clause of a merge, checked; users add clauses by the methods of MergeBuilder",
     "CommitSettings": "how engines that write and commit in one call commit a write of a builder",
     "Funnel": "counts of a scan, which ReadBuilder.explain shows",
     "IndexFile": "an index file in a commit message, which users only pass on",
     "KeyNames": "a list of names, which can also be called as pypaimon's system tables want it",
-    "MergePlan": "a merge, checked against the columns of its source",
+    "ChangePlan": "a merge, checked against the columns of its source",
     "OtherBranch": "a branch that is read beside that of the table, for reads and engines",
-    "Prepared": "a change of rows before its commit",
+    "PreparedChange": "a change of rows before its commit",
     "Projection": "the columns of a read, for the engines",
     "SeenSnapshot": "what identifies the snapshot that the writer of a commit message saw, which the commit reads",
-    "Side": "which of the two tables of a merge a ColumnRef is of, as source_col and target_col say",
+    "MergeSide": "which of the two tables of a merge a ColumnRef is of, as source_col and target_col say",
     "Storage": "where the bytes of a catalog lie; users name it by options",
     "TableStore": "a table as the rooms below see it",
     "WriteJob": "a write as workers open it",

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.spec.schema.changes import SchemaChange
-from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from contract.faulty_storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from lakewright.catalog.catalog import Catalog
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.spec.schema import SchemaChange
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})
 ROWS = pa.table({"id": [1, 2, 3], "n": [3, 4, 5]}, schema=COLUMNS)

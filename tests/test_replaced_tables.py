@@ -15,18 +15,18 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.commit.commit_loop import FilePublisher
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.publish import SnapshotFiles
 from lakewright.errors import TableNotExistException, TableReplacedError
-from lakewright.maintenance.restore import unchanged
-from lakewright.metadata.home import Outcome
-from lakewright.metadata.store import TableStore
+from lakewright.maintenance.rollback import unchanged
+from lakewright.metadata.authority import Outcome
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema import SchemaChange
 from lakewright.spec.snapshot import Snapshot, to_json
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 from support.golden import WAREHOUSE
 
 OLD = pa.schema({"id": pa.int64(), "n": pa.int64()})
@@ -270,7 +270,7 @@ def test_a_table_replaced_in_the_moment_of_publishing(lake: Lake, fate: str) -> 
     happen, error = FATES[fate]
     before: dict[str, bytes] = {}
 
-    class Late(SnapshotFiles):
+    class Late(FilePublisher):
         def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             happen(lake)
             before.update(lake.files())
@@ -286,7 +286,7 @@ def test_a_table_replaced_in_the_moment_of_publishing(lake: Lake, fate: str) -> 
 def test_a_snapshot_that_others_built_upon_is_not_taken_back(lake: Lake) -> None:
     store = lake.table().store
 
-    class Late(SnapshotFiles):
+    class Late(FilePublisher):
         def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             lake.make_again_empty()
             outcome = super().publish(snapshot, base, entries)

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import FileSystemCatalog
+from contract.faulty_storage import FaultyStorage
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.commit.commit_loop import FilePublisher
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.publish import SnapshotFiles
-from lakewright.metadata.home import Outcome
+from lakewright.metadata.authority import Outcome
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
-from lakewright.storage.object import ObjectStorage
-from lakewright.testing.storage import FaultyStorage
+from lakewright.storage.object_storage import ObjectStorage
 from support.s3 import S3Server
 
 # Whoever commits or plans reads the schema file that its handle was opened with once more: no other file tells whether
@@ -119,7 +119,7 @@ def test_requests_of_a_lost_race(counted: Counted, races: int) -> None:
     others = [counted.write() for _ in range(races)]
     mine = counted.write()
 
-    class Late(SnapshotFiles):
+    class Late(FilePublisher):
         def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             if others:
                 Committer(replace(store, storage=counted.storage.inner)).commit(others.pop())

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.rest import http
+from lakewright.catalog import rest_http
 from lakewright.spec.types import JSON
 from support.data_tokens import TokenServer, running_token_server
 from support.rest_server import RestServer
@@ -64,7 +64,7 @@ def repr_of(record: logging.LogRecord) -> bytes:
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Repeat refused requests at once."""
-    monkeypatch.setattr(http, "pause_seconds", lambda *_: 0.001)
+    monkeypatch.setattr(rest_http, "pause_seconds", lambda *_: 0.001)
 
 
 @pytest.fixture

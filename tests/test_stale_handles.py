@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.schema.changes import SchemaChange
-from lakewright.storage.local import LocalStorage
+from lakewright.spec.schema import SchemaChange
+from lakewright.storage.local_storage import LocalStorage
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int32()})
 ROWS = pa.table({"id": [1, 2], "n": [3, 4]}, schema=COLUMNS)

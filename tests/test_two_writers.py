@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from contract.fault_enumerator import stray_files
+from contract.faulty_storage import Fault, FaultKind, FaultyStorage, MemoryStorage
 from lakewright.spec.snapshot import CommitKind
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.effort import is_thin, pairwise
 
 pytestmark = pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")

@@ -27,8 +27,8 @@ import pytest
 
 import lakewright as lw
 from lakewright import FileStoreTable, LakewrightError
-from lakewright.spec.schema.changes import Position
-from lakewright.write.job_run import JobRun
+from lakewright.commit.job_ids import JobRun
+from lakewright.spec.schema import Position
 from support.effort import thinned
 
 _SECONDS_MAX = 30

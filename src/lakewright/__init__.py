@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING
 from lakewright.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from lakewright.catalog.jdbc import JdbcCatalog as JdbcCatalog
-    from lakewright.catalog.rest import RESTCatalog as RESTCatalog
-    from lakewright.frames.duckdb import duckdb_relation as duckdb_relation
-    from lakewright.frames.polars import scan_polars as scan_polars
+    from lakewright.catalog.rest_catalog import RESTCatalog as RESTCatalog
+    from lakewright.catalog.sql_catalog import JdbcCatalog as JdbcCatalog
+    from lakewright.integrations.duckdb_relation import duckdb_relation as duckdb_relation
+    from lakewright.integrations.polars_scan import scan_polars as scan_polars
     from lakewright.public import *  # noqa: F403
     from lakewright.public import __all__ as __all__
-    from lakewright.statements.embedded.context import SQLContext as SQLContext
-    from lakewright.statements.embedded.context import sql as sql
+    from lakewright.statements.embedded.embedded_context import SQLContext as SQLContext
+    from lakewright.statements.embedded.embedded_context import sql as sql
     from lakewright.statements.embedded.expression import expr as expr
 else:
     # Not in `__all__`: they load an HTTP client, a database driver, a SQL parser or another library of frames, which
     # most programs do not need.
     _BY_KIND = {
-        "RESTCatalog": "lakewright.catalog.rest",
-        "JdbcCatalog": "lakewright.catalog.jdbc",
-        "SQLContext": "lakewright.statements.embedded.context",
-        "sql": "lakewright.statements.embedded.context",
+        "RESTCatalog": "lakewright.catalog.rest_catalog",
+        "JdbcCatalog": "lakewright.catalog.sql_catalog",
+        "SQLContext": "lakewright.statements.embedded.embedded_context",
+        "sql": "lakewright.statements.embedded.embedded_context",
         "expr": "lakewright.statements.embedded.expression",
-        "scan_polars": "lakewright.frames.polars",
-        "duckdb_relation": "lakewright.frames.duckdb",
+        "scan_polars": "lakewright.integrations.polars_scan",
+        "duckdb_relation": "lakewright.integrations.duckdb_relation",
     }
     _EXTRAS = {"SQLContext": "sql", "sql": "sql", "expr": "sql", "scan_polars": "polars", "duckdb_relation": "duckdb"}
 

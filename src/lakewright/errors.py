@@ -1,4 +1,4 @@
-"""Every error of the library, sorted by what the caller can do about it.
+"""The error tree, sorted by what the caller can do.
 
 LakewrightError
 ├── InvalidInputError (also ValueError)     fix the call
@@ -65,10 +65,10 @@ class LakewrightError(Exception):
 
 
 @contextmanager
-def naming(table: str) -> Iterator[None]:
+def with_table_name(table: str) -> Iterator[None]:
     """Add the name of a table to errors raised inside the block that have none: code without a table raises such.
 
-    >>> with naming("sales.orders"):
+    >>> with with_table_name("sales.orders"):
     ...     raise InvalidInputError("the column 'id' is no number", column="id")
     Traceback (most recent call last):
     lakewright.errors.InvalidInputError: table sales.orders: the column 'id' is no number
@@ -83,10 +83,10 @@ def naming(table: str) -> Iterator[None]:
         raise
 
 
-def counted(number: int, noun: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun, which is given in the singular.
 
-    >>> counted(1, "snapshot"), counted(1200, "file"), counted(2, "entry")
+    >>> pluralize(1, "snapshot"), pluralize(1200, "file"), pluralize(2, "entry")
     ('1 snapshot', '1,200 files', '2 entries')
     """
     if number == 1:

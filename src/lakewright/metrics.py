@@ -1,4 +1,4 @@
-"""Metrics: figures of commits, retries, compactions and reads in, log lines and calls of hooks out.
+"""Metrics events, hooks and the stages of an operation.
 
 Always holds: telling never raises, and costs next to nothing where nobody listens. A line holds names, numbers and
 kinds of errors, never rows, locations, options or the text of an error: so it holds no secret.
@@ -115,12 +115,12 @@ def remove_metrics_hook(hook: MetricsHook) -> None:
         _hooks = tuple(known for known in _hooks if known != hook)
 
 
-def is_observed(kind: EventKind) -> bool:
+def has_listeners(kind: EventKind) -> bool:
     """Say whether a hook or a logger wants events of a kind: if none does, nobody need make one."""
     return bool(_hooks) or _LOGGERS[kind].isEnabledFor(_LEVELS[kind])
 
 
-def tell(event: MetricsEvent) -> None:
+def emit(event: MetricsEvent) -> None:
     """Log an event and hand it to the hooks."""
     logger, level = _LOGGERS[event.kind], _LEVELS[event.kind]
     try:
@@ -135,7 +135,7 @@ def tell(event: MetricsEvent) -> None:
             _LOGGERS["failure"].warning("a metrics hook failed: %s", type(error).__name__)
 
 
-class Stages:
+class StageTimer:
     """Milliseconds by stage, as they add up."""
 
     __slots__ = ("millis",)

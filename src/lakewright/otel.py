@@ -1,4 +1,4 @@
-"""OpenTelemetry: events of the library in, spans and metrics out.
+"""OpenTelemetry spans and metrics from metrics events (`lakewright.otel` is documented).
 
 `install()` adds a metrics hook. A commit, a compaction and a read become spans below the span that is current when they
 end; retries become events of it. Nothing is sent anywhere but through the providers that the program set up.

@@ -1,23 +1,11 @@
 """The public names of lakewright, from all rooms: loaded when a program first uses one of them."""
 
-from lakewright.calls import Progress, ProgressCallback, read_table, write_table
-from lakewright.catalog.base import Catalog, Database
-from lakewright.catalog.compaction import DatabaseCompaction, compact_database
-from lakewright.catalog.factory import CatalogFactory
-from lakewright.catalog.filesystem import FileSystemCatalog
+from lakewright.catalog.catalog import Catalog, Database
+from lakewright.catalog.catalog_registry import CatalogFactory
+from lakewright.catalog.database_compaction import DatabaseCompaction, compact_database
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
 from lakewright.catalog.listing import PagedList
-from lakewright.catalog.open import open_table
-from lakewright.catalog.system.views import (
-    AuditLog,
-    ReadableTable,
-    SystemPlan,
-    SystemReadBuilder,
-    SystemSplit,
-    SystemTable,
-    SystemTableRead,
-    SystemTableScan,
-)
-from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.table_commit import (
     BatchTableCommit,
     CommitContext,
@@ -26,10 +14,12 @@ from lakewright.commit.table_commit import (
     TableCommit,
     WriteResult,
 )
-from lakewright.compact.manifests import ManifestsResult
-from lakewright.compact.rounds import CompactResult, PartitionEstimate
-from lakewright.diagnosis.checks import Check, Diagnosis
-from lakewright.diagnosis.run import diagnose
+from lakewright.compact.compaction_rounds import CompactResult, ManifestsResult, PartitionEstimate
+from lakewright.diagnosis import Check, Diagnosis, diagnose
+from lakewright.dml.assignments import ColumnRef, LiteralValue, lit, source_col, target_col
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
+from lakewright.engine.job_progress import Progress, ProgressCallback
 from lakewright.errors import (
     AlreadyExistsError,
     BranchAlreadyExistException,
@@ -60,42 +50,59 @@ from lakewright.errors import (
     TagNotExistException,
     UnsupportedError,
 )
-from lakewright.ingestion.columns import ColumnChange
-from lakewright.ingestion.create import create_table_from
-from lakewright.ingestion.local import ingest
-from lakewright.ingestion.move.copy import CopyResult, copy_table
-from lakewright.ingestion.move.migrate import MigrateResult, migrate
-from lakewright.ingestion.plan import IngestPlan, IngestResult, SourceReport
+from lakewright.ingestion.copy_table import CopyResult, copy_table
+from lakewright.ingestion.create_table_from import create_table_from
+from lakewright.ingestion.ingest_plan import ColumnChange, IngestPlan, IngestResult, SourceReport
+from lakewright.ingestion.local_ingest import ingest
+from lakewright.ingestion.migrate_table import MigrateResult, migrate
 from lakewright.maintenance.branches import FastForwardResult
-from lakewright.maintenance.expire import ExpireResult
 from lakewright.maintenance.global_indexes import DropIndexResult
-from lakewright.maintenance.orphans import OrphanResult
-from lakewright.maintenance.partitions import PartitionExpireResult
-from lakewright.maintenance.purge import PurgeResult
-from lakewright.maintenance.repair import RepairResult, RepairStep
+from lakewright.maintenance.orphan_files import OrphanResult
+from lakewright.maintenance.partition_lifecycle import PartitionExpireResult
+from lakewright.maintenance.repair import RepairResult, RepairStep, UnexistingResult
 from lakewright.maintenance.rollback import RollbackResult
-from lakewright.maintenance.statistics.analyze import AnalyzeResult
-from lakewright.maintenance.unexisting import UnexistingResult
-from lakewright.metadata.statistics import ColumnStatistics, TableStatistics
+from lakewright.maintenance.snapshot_expiry import ExpireResult, PurgeResult
+from lakewright.maintenance.table_analysis import AnalyzeResult
+from lakewright.maintenance.verify_findings import Finding, VerifyResult
+from lakewright.metadata.table_statistics import ColumnStatistics, TableStatistics
 from lakewright.metrics import EventKind, MetricsEvent, MetricsHook, add_metrics_hook, remove_metrics_hook
-from lakewright.read.builder import Plan, ReadBuilder, TableRead, TableScan
-from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
+from lakewright.read.data_split import DataSplit, DeletionFile, Row
 from lakewright.read.explain import ExplainResult, ExplainSplitInfo, PruningStat
-from lakewright.read.splits.split import DataSplit, DeletionFile, Row
-from lakewright.spec.arguments import Age, Distribution, IncrementalMode, Moment, SchemaMode, WriteMode
-from lakewright.spec.datafile import DataFile, SimpleStats
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.read.stream_read import StreamReadBuilder, StreamScan
+from lakewright.read.table_read import TableRead
+from lakewright.read.table_scan import Plan, TableScan
+from lakewright.spec.argument_checks import (
+    Distribution,
+    DurationLike,
+    IncrementalMode,
+    SchemaMode,
+    TimestampLike,
+    WriteMode,
+)
+from lakewright.spec.filters import Filter
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.manifest import ManifestEntry, Partition
-from lakewright.spec.options import ConfigOption, CoreOptions, MergeEngine
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.filters import Filter
-from lakewright.spec.predicate.predicate import Predicate
-from lakewright.spec.schema.changes import Move, Position, SchemaChange
-from lakewright.spec.schema.declaration import Schema
-from lakewright.spec.schema.table_schema import BucketMode, TableSchema
+from lakewright.spec.manifest import DataFile, ManifestEntry, Partition, SimpleStats
+from lakewright.spec.merge_engine import MergeEngine
+from lakewright.spec.option_values import ConfigOption
+from lakewright.spec.predicate import Predicate, PredicateBuilder
+from lakewright.spec.schema import Move, Position, Schema, SchemaChange
 from lakewright.spec.snapshot import CommitKind, Snapshot, Tag
+from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_schema import BucketMode, TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType, VectorType
-from lakewright.table.table import FileStoreTable
+from lakewright.table.file_store_table import FileStoreTable
+from lakewright.table.open_table import open_table
+from lakewright.table.table_views import (
+    AuditLog,
+    ReadableTable,
+    SystemPlan,
+    SystemReadBuilder,
+    SystemSplit,
+    SystemTable,
+    SystemTableRead,
+    SystemTableScan,
+)
 from lakewright.table.update_builder import (
     BatchTableUpdate,
     ShardTableUpdator,
@@ -104,6 +111,7 @@ from lakewright.table.update_builder import (
     WhenMatched,
     WhenNotMatched,
 )
+from lakewright.table.verbs import read_table, write_table
 from lakewright.table.write_builder import (
     BatchTableWrite,
     BatchWriteBuilder,
@@ -113,15 +121,10 @@ from lakewright.table.write_builder import (
     StreamWriteBuilder,
     TableWrite,
 )
-from lakewright.update.merge.merge import MergeBuilder
-from lakewright.update.result import UpdateResult
-from lakewright.update.values import ColumnRef, LiteralValue, lit, source_col, target_col
-from lakewright.verify.findings import Finding, VerifyResult
 from lakewright.version import __version__
-from lakewright.write.input.frames import ArrowData
+from lakewright.write.input_data import ArrowData
 
 __all__ = [
-    "Age",
     "AlreadyExistsError",
     "AnalyzeResult",
     "ArrayType",
@@ -170,6 +173,7 @@ __all__ = [
     "Diagnosis",
     "Distribution",
     "DropIndexResult",
+    "DurationLike",
     "EventKind",
     "ExpireResult",
     "ExplainResult",
@@ -196,7 +200,6 @@ __all__ = [
     "MetricsEvent",
     "MetricsHook",
     "MigrateResult",
-    "Moment",
     "Move",
     "MultisetType",
     "NotAuthorizedError",
@@ -256,6 +259,7 @@ __all__ = [
     "Tag",
     "TagAlreadyExistException",
     "TagNotExistException",
+    "TimestampLike",
     "UnexistingResult",
     "UnsupportedError",
     "UpdateResult",

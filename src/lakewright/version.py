@@ -1,3 +1,5 @@
-"""The version of lakewright: the package, the snapshots it writes and the command line take it from here."""
+"""The version of the package."""
+
+from __future__ import annotations
 
 __version__ = "0.1.0"

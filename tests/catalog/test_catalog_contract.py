@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.testing.catalog_names import InDatabase
-from lakewright.testing.catalog_suite import CatalogContract
+from contract.catalog_names import InDatabase
+from contract.catalog_suite import CatalogContract
+from lakewright.catalog.catalog import Catalog
 from support.catalogs import MarkedCatalogContract
 from support.rest_server import RestServer, running_rest
 from support.s3 import S3Server

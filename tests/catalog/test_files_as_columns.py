@@ -9,15 +9,14 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.system import bounds
-from lakewright.formats.avro import columns as avro_columns
-from lakewright.metadata import manifests as manifests_module
-from lakewright.metadata.manifest_cache import CACHE
-from lakewright.spec.datafile import EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.rows.row_columns import RowColumns
-from lakewright.spec.stats import field_stats
+from lakewright.formats import avro_columns
+from lakewright.metadata import manifest_files as manifests_module
+from lakewright.metadata.manifest_files import CACHE
+from lakewright.spec.binary_row import RowColumns, encode_row
+from lakewright.spec.column_stats import field_stats
+from lakewright.spec.manifest import EMPTY_STATS, DataFile, SimpleStats
 from lakewright.spec.types import AtomicType, DataField, Value
+from lakewright.table import system_tables
 
 NAMES = ("files", "file_key_ranges", "partitions", "buckets")
 
@@ -70,7 +69,7 @@ def test_entries_as_columns_and_as_objects_show_the_same(catalog: lw.Catalog, mo
 
 def test_files_together_and_one_by_one_show_the_same(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     together = _contents(catalog)
-    monkeypatch.setattr(bounds._Group, "together", lambda *_: None)
+    monkeypatch.setattr(system_tables._Group, "together", lambda *_: None)
     monkeypatch.setattr(RowColumns, "values", lambda *_: None)
     assert _contents(catalog) == together
     assert '"the \\"text\\"":null' in together["files"]["max_value_stats"][0].as_py()
@@ -100,7 +99,7 @@ def test_bounds_are_corrected_together_as_alone(text: str, low: Value, high: Val
     dtype = AtomicType(text)
     fields = [DataField(0, "c", dtype)]
     stats = SimpleStats(encode_row([low], [dtype]), encode_row([high], [dtype]), (None,))
-    group = bounds._Group(fields, fields, ("c",))
+    group = system_tables._Group(fields, fields, ("c",))
     together = group.together([stats, stats], [9, 9])
     assert together is not None
     assert [*zip(*together, strict=True)] == [group.alone(_file(stats))] * 2
@@ -110,7 +109,7 @@ def test_bounds_are_corrected_together_as_alone(text: str, low: Value, high: Val
 def test_bounds_of_another_number_of_columns_are_taken_one_by_one(text: str) -> None:
     dtype = AtomicType(text)
     row = encode_row([None, None, None], [dtype] * 3)
-    group = bounds._Group([DataField(0, "c", dtype)], [DataField(0, "c", dtype)], ("c",))
+    group = system_tables._Group([DataField(0, "c", dtype)], [DataField(0, "c", dtype)], ("c",))
     stats = SimpleStats(row, row, (0,))
     assert group.together([stats], [9]) is None
     with pytest.raises(lw.CorruptTableError, match="do not cover 1 columns"):
@@ -122,7 +121,7 @@ def test_damaged_statistics_are_named(catalog: lw.Catalog, monkeypatch: pytest.M
         return field_stats(replace(file, value_stats=cut), name, fields)
 
     cut = SimpleStats(bytes(12), bytes(12), (1,))
-    monkeypatch.setattr(bounds, "field_stats", damaged)
-    monkeypatch.setattr(bounds._Group, "together", lambda *_: None)
+    monkeypatch.setattr(system_tables, "field_stats", damaged)
+    monkeypatch.setattr(system_tables._Group, "together", lambda *_: None)
     with pytest.raises(lw.CorruptTableError, match=r"the statistics of the column .* of the data file .* are damaged"):
         _contents(catalog)

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import open_filesystem
-from lakewright.testing.storage import MemoryStorage
+from contract.faulty_storage import MemoryStorage
+from lakewright.catalog.filesystem_catalog import open_filesystem
 
 ID = lw.DataField(0, "id", lw.AtomicType("BIGINT"))
 DAY = lw.DataField(1, "day", lw.AtomicType("STRING"))

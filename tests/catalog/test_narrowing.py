@@ -12,11 +12,11 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError, LakewrightWarning
-from lakewright.metadata.schemas import Schemas
-from lakewright.spec.schema.table_schema import TableSchema
-from lakewright.spec.schema.type_changes import Cast, cast_between, keeps_all_values
+from lakewright.metadata.schema_files import SchemaFiles
+from lakewright.spec.scalars import to_array
+from lakewright.spec.schema_evolution import Cast, cast_between, keeps_all_values
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import parse_type
-from lakewright.spec.values import to_array
 from support.values import SCALARS
 
 C = lw.SchemaChange
@@ -122,7 +122,7 @@ def test_what_statistics_prove_is_not_read(catalog: lw.Catalog, monkeypatch: pyt
     def no_reading(*_: object) -> None:
         pytest.fail("a file was read though its statistics prove that all values fit")
 
-    monkeypatch.setattr("lakewright.read.builder.units_of", no_reading)
+    monkeypatch.setattr("lakewright.read.table_read.units_of", no_reading)
     catalog.alter_table("d.t", [C.update_column_type("c", "SMALLINT")])
     assert str(catalog.get_table("d.t").fields[1].type) == "SMALLINT"
 
@@ -237,13 +237,13 @@ def test_every_value_of_an_aggregation_counts(catalog: lw.Catalog) -> None:
 
 def test_a_value_written_during_the_change_is_warned_of(catalog: lw.Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = _made(catalog, "INT", [1])
-    create = Schemas.create
+    create = SchemaFiles.create
 
-    def late(schemas: Schemas, schema: TableSchema) -> bool:
+    def late(schemas: SchemaFiles, schema: TableSchema) -> bool:
         lw.write_table(pa.table({"id": pa.array([2], pa.int32()), "c": pa.array([300], pa.int32())}), table)
         return create(schemas, schema)
 
-    monkeypatch.setattr(Schemas, "create", late)
+    monkeypatch.setattr(SchemaFiles, "create", late)
     with pytest.warns(LakewrightWarning, match="300, which would read as 44"):
         catalog.alter_table("d.t", [C.update_column_type("c", "TINYINT")])
     monkeypatch.undo()

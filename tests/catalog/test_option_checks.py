@@ -12,8 +12,9 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
-from lakewright.spec.schema.option_keys import check_catalog_options, is_of_storage
-from lakewright.storage.settings import setting_names
+from lakewright.spec.option_checks import check_catalog_options
+from lakewright.spec.option_table import is_of_storage
+from lakewright.storage.credentials import setting_names
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64()})
 ROWS = pa.table({"id": [1], "n": [2]})

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.rest import RESTCatalog
-from lakewright.metadata.schemas import Schemas
-from lakewright.rest.http import Patience
+from lakewright.catalog.rest_catalog import RESTCatalog
+from lakewright.catalog.rest_http import Patience
+from lakewright.metadata.schema_files import SchemaFiles
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 from support.rest_server import RestServer, running_rest
 
 COLUMNS = pa.schema({"id": pa.int64(), "day": pa.string()})
@@ -332,7 +332,7 @@ def _external(catalog: RESTCatalog, place: Path) -> Identifier:
     name = Identifier.create("d", "ext")
     schema = new_table_schema(SCHEMA, time_millis=5)
     catalog.api.create_table(name, replace(schema, options={"path": f"file:{place}"}))
-    Schemas(LocalStorage(durable=False), Layout(str(place))).create(schema)
+    SchemaFiles(LocalStorage(durable=False), Layout(str(place))).create(schema)
     return name
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.read.changes.rows import with_lists
+from lakewright.read.incremental import with_lists
 from lakewright.read.projection import plan_projection
-from lakewright.spec.arrow import from_arrow_schema
+from lakewright.spec.arrow_types import from_arrow_schema
 
 ROWS = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 

@@ -15,8 +15,8 @@ import pytest
 from pyarrow import orc
 
 import lakewright as lw
-from lakewright.cli.base import export
-from lakewright.cli.base.results import write_batches
+from lakewright.cli import cli_results
+from lakewright.cli.cli_results import write_batches
 from lakewright.cli.main import main
 from support.command_tables import code_of, command_warehouse, ids_of
 
@@ -106,7 +106,7 @@ def test_every_format_to_a_file(warehouse: str, tmp_path: Path, capsys: pytest.C
 
 def test_a_read_that_fails_leaves_the_file_as_it_was(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("rows.csv").write_text("before")
-    monkeypatch.setattr(export, "write_batches", lambda *_: 1 / 0)
+    monkeypatch.setattr(cli_results, "write_batches", lambda *_: 1 / 0)
     assert main(["read", "d.t", "-o", "rows.csv"]) == 1
     assert Path("rows.csv").read_text() == "before"
     assert sorted(path.name for path in Path().iterdir()) == ["rows.csv", "w"]
@@ -144,7 +144,7 @@ def test_rows_are_written_as_they_come() -> None:
 def test_people_see_the_first_rows(
     warehouse: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "ROWS_MAX", 2)
+    monkeypatch.setattr(cli_results, "ROWS_MAX", 2)
     assert main(["read", f"{warehouse}/d.db/t"]) == 0
     said = capsys.readouterr()
     assert said.out == "id  n\n 0  0\n 1  1\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.cli.data import ingest as command
+from lakewright.cli import load_commands as command
 from lakewright.cli.main import main
 from support.warm_processes import LOADED
 

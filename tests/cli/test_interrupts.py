@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.cli.base import interrupts
-from lakewright.cli.base.interrupts import StillRunning, interrupts_noted, run_interruptibly, was_interrupted
+from lakewright.cli import interrupts
+from lakewright.cli.interrupts import StillRunning, interrupts_noted, run_interruptibly, was_interrupted
 from lakewright.cli.main import main
 from support.effort import examples
 from support.warm_processes import BARE, LOADED, Ended
@@ -291,7 +291,7 @@ def test_an_import_error_in_place_of_an_interrupt_is_reported_as_an_interrupt(
         except KeyboardInterrupt:
             raise ImportError("numpy failed to import") from None
 
-    monkeypatch.setattr("lakewright.statements.embedded.context.SQLContext", broken)
+    monkeypatch.setattr("lakewright.statements.embedded.embedded_context.SQLContext", broken)
     assert main(["sql", "-w", str(tmp_path), "SELECT 1"]) == 130
     assert capsys.readouterr().err == "lakewright: interrupted\n"
 
@@ -443,9 +443,9 @@ def test_ctrl_c_while_modules_are_imported_ends_the_command(warehouse: Path) -> 
 def test_a_query_that_does_not_stop_does_not_keep_the_process(warehouse: Path) -> None:
     held = """
 import os, signal, threading
-from lakewright.cli.base import interrupts
+from lakewright.cli import interrupts
 from lakewright.cli.main import main
-from lakewright.statements.embedded.context import SQLContext
+from lakewright.statements.embedded.embedded_context import SQLContext
 interrupts.GIVE_UP_SECONDS = 0.3
 def query(*_):
     os.kill(os.getpid(), signal.SIGINT)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
+from lakewright.cli.cli_options import ENTRIES
 from lakewright.cli.main import main
 from lakewright.cli.program import COMPLETE
-from lakewright.cli.registry import ENTRIES
 from support.command_tables import code_of, command_warehouse, ids_of
 from support.warm_processes import BARE
 
@@ -190,7 +190,7 @@ def test_secrets_of_a_file_are_not_printed(
         message = f"cannot open with {dict(catalog.options)} at https://me:pass-w0rd@host/"
         raise RuntimeError(message)
 
-    monkeypatch.setattr("lakewright.catalog.filesystem.FileSystemCatalog.list_databases", broken)
+    monkeypatch.setattr("lakewright.catalog.filesystem_catalog.FileSystemCatalog.list_databases", broken)
     assert main(["tables", *more]) == 1
     said = capsys.readouterr().err
     assert ("Traceback" in said) == bool(more)

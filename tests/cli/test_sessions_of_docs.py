@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from lakewright.cli.cli_options import ENTRIES
 from lakewright.cli.main import main
-from lakewright.cli.registry import ENTRIES
 from support.warm_commands import serving
 
 ROOT = Path(__file__).parent.parent.parent

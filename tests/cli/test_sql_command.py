@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
-from lakewright.cli.base.results import csv_lines, json_rows, shown
+from lakewright.cli.cli_results import csv_lines, json_rows, render_table
 from lakewright.cli.main import main
-from lakewright.cli.shell.statements import argument, engine_message, rows_of
-from lakewright.spark.jobs import frames
+from lakewright.cli.sql_command import argument, engine_message, rows_of
+from lakewright.spark import frame_operations
 from support.fake_statements import FakeContext
 
 ROWS = pa.table(
@@ -36,7 +36,7 @@ class Place:
         self.warehouse = warehouse
         self.context: FakeContext | None = None
         self.answers: dict[str, pa.Table] = {"SELECT 1": pa.table({"one": [1]}), "SELECT rows": ROWS}
-        monkeypatch.setattr("lakewright.statements.embedded.context.SQLContext", self._made)
+        monkeypatch.setattr("lakewright.statements.embedded.embedded_context.SQLContext", self._made)
 
     def _made(self, catalog: lw.Catalog, database: str) -> FakeContext:
         self.context = FakeContext(catalog, database)
@@ -147,10 +147,10 @@ def test_wrong_arguments(place: Place, words: tuple[str, ...], capsys: pytest.Ca
 def test_without_the_packages(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "lakewright.statements.embedded.context", None)
+    monkeypatch.setitem(sys.modules, "lakewright.statements.embedded.embedded_context", None)
     assert place.run("SELECT 1") == 1
     assert "pip install 'lakewright[sql]'" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "lakewright.spark.statements.context", None)
+    monkeypatch.setitem(sys.modules, "lakewright.spark.spark_sql_context", None)
     assert place.run("SELECT 1", "--engine", "spark") == 1
     assert "pip install 'lakewright[spark,sql]'" in capsys.readouterr().err
 
@@ -235,22 +235,22 @@ def test_rows_beyond_the_limit_are_counted(place: Place, capsys: pytest.CaptureF
     assert (len(said.out.splitlines()), said.err) == (1001, "... 200 more rows\n")
     assert place.run("SELECT many", "--limit", "3", "-q") == 0
     assert capsys.readouterr().err == ""
-    assert shown(ROWS, is_cut=True).left_out == ["... more rows"]
+    assert render_table(ROWS, is_cut=True).left_out == ["... more rows"]
 
 
 def test_a_wide_table_is_cut_to_a_width() -> None:
     wide = pa.table({f"column_{n}": ["x" * 30] for n in range(6)})
-    found = shown(wide, width=40)
+    found = render_table(wide, width=40)
     assert all(len(line) <= 40 for line in found.lines)
     assert found.lines[1].count("…") == 4
     assert found.left_out == ["... 2 more columns: column_4, column_5"]
-    two = shown(pa.table({"id": [1], "text": ["y" * 100]}), width=30)
+    two = render_table(pa.table({"id": [1], "text": ["y" * 100]}), width=30)
     assert two.lines[1] == f" 1  {'y' * 25}…"
-    assert shown(pa.table({"a": ["漢字漢字"]}), width=5).lines[1] == "漢字…"
+    assert render_table(pa.table({"a": ["漢字漢字"]}), width=5).lines[1] == "漢字…"
 
 
 def test_control_characters_are_not_shown() -> None:
-    assert shown(pa.table({"a": ["x\n\x1b[31mred\u202e"]})).lines[1] == r"x\n\x1b[31mred\u202e"
+    assert render_table(pa.table({"a": ["x\n\x1b[31mred\u202e"]})).lines[1] == r"x\n\x1b[31mred\u202e"
 
 
 class Frame:
@@ -264,7 +264,7 @@ class Frame:
 
 
 def test_of_a_frame_no_more_rows_are_fetched_than_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames, "to_arrow", lambda frame: frame.table)
+    monkeypatch.setattr(frame_operations, "to_arrow", lambda frame: frame.table)
     table, is_cut = rows_of(Frame(ROWS), 2)
     assert (table.num_rows, is_cut) == (2, True)
     assert rows_of(Frame(ROWS), 3) == (ROWS, False)

@@ -14,8 +14,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import lakewright as lw
-from lakewright.cli.shell.completion import Names, completions
-from lakewright.cli.shell.prompt import Prompt, _Completer, _history, help_text, is_complete
+from lakewright.cli.sql_prompt import CompletionNames, Prompt, _Completer, _history, completions, help_text, is_complete
 from support.fake_statements import FakeContext
 
 
@@ -88,7 +87,7 @@ def test_words_of_the_prompt(enter: Enter) -> None:
 
 
 def test_what_tab_inserts(context: FakeContext) -> None:
-    completer = _Completer(Names(context))
+    completer = _Completer(CompletionNames(context))
     (found,) = completer.get_completions(Document("SELECT * FROM ord"), CompleteEvent())
     assert (found.text, found.start_position) == ("orders", -3)
 
@@ -143,14 +142,14 @@ def test_when_enter_runs_a_text(text: str, complete: bool) -> None:
 )
 def test_what_may_come_next(context: FakeContext, before: str, expected: list[str]) -> None:
     context.catalog.create_database("default", ignore_if_exists=True)
-    assert completions(before, Names(context))[1] == expected
+    assert completions(before, CompletionNames(context))[1] == expected
 
 
 def test_a_catalog_that_fails_costs_only_its_names(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: object) -> list[str]:
         raise OSError
 
-    names = Names(context)
+    names = CompletionNames(context)
     monkeypatch.setattr(type(context.catalog), "list_databases", fails)
     assert completions("USE ", names)[1] == []
     monkeypatch.undo()

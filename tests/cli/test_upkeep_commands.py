@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.cli.base import output
+from lakewright.cli import cli_output
+from lakewright.cli.cli_options import ENTRIES
 from lakewright.cli.main import main
-from lakewright.cli.registry import ENTRIES
-from lakewright.statements.procedures.registry import PROCEDURES
-from lakewright.table.table import FileStoreTable
+from lakewright.statements.call_statement import PROCEDURES
+from lakewright.table.file_store_table import FileStoreTable
 from support.command_tables import command_warehouse, ids_of
 
 # Each verb of a table that keeps it in order: its command, and the procedures that do the same.
@@ -159,11 +159,11 @@ class _Terminal(io.StringIO):
 
 
 def test_only_a_terminal_sees_progress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_TICK_SECONDS", 0.001)
+    monkeypatch.setattr(cli_output, "_TICK_SECONDS", 0.001)
 
     def shown(stream: io.StringIO, *, quiet: bool = False) -> str:
         monkeypatch.setattr(sys, "stderr", stream)
-        with output.Output(quiet=quiet).progress("reading") as say:
+        with cli_output.CommandOutput(quiet=quiet).progress("reading") as say:
             time.sleep(0.05)
             say("checked 7 files")
             time.sleep(0.05)

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from lakewright.commit.changes import (
+from lakewright.commit.commit_changes import (
     Change,
-    CommitTarget,
+    TargetFacts,
     append_change,
     assign_row_ids,
     check_messages,
     compact_change,
     record_count,
 )
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.overwrite import (
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.commit.commit_plan import (
     WHOLE_TABLE,
     PartitionSelection,
     overwrite_change,
@@ -22,14 +22,13 @@ from lakewright.commit.overwrite import (
     partitions_of_files,
 )
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
-from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, HASH, IndexFile
-from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
-from lakewright.spec.rows.binary_row import encode_row
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import ADD, COMPACT, DELETE, DELETION_VECTORS, HASH, IndexEntry, IndexFile, ManifestEntry
 from lakewright.spec.snapshot import CommitKind
 from lakewright.spec.types import AtomicType, DataField
 from support.commits import data_file
 
-RECEIVER = CommitTarget("db.t", "me", frozenset({0}), -1, has_primary_key=False, row_tracking=False)
+RECEIVER = TargetFacts("db.t", "me", frozenset({0}), -1, has_primary_key=False, row_tracking=False)
 ROW = bytes(12)
 
 

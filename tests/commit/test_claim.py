@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit.changes import append_change
-from lakewright.commit.replay import marker_of
+from lakewright.commit.commit_changes import append_change
+from lakewright.commit.commit_search import marker_of
 from lakewright.errors import CommitContentionError
 from lakewright.spec.snapshot import MAX_LONG
 from support.commits import Hooked, committer, live_names, message, metadata_names, new_store, used_metadata_names

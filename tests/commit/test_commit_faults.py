@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from contract.faulty_storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidInputError
-from lakewright.maintenance.orphans import DAY_MILLIS, remove_orphans
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
-from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
+from lakewright.maintenance.orphan_files import DAY_MILLIS, remove_orphans
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
 from support.commits import NOW, Ticks, live_names, message, new_store, used_metadata_names
 from support.effort import is_thin
 

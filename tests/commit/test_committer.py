@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit import replay
+from contract.faulty_storage import FaultyStorage, MemoryStorage
+from lakewright.commit import commit_search
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
@@ -19,10 +20,9 @@ from lakewright.errors import (
     InvalidMessageError,
     LakewrightWarning,
 )
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, to_json
-from lakewright.testing.storage import FaultyStorage, MemoryStorage
 from support.commits import (
     NOW,
     Ticks,
@@ -240,7 +240,7 @@ def test_a_replay_long_after_is_found_by_its_user_even_without_the_marker(
     mine = message(store, "a")
     first = committer(store).commit([mine])
     committer(store).commit([message(store, "b")])
-    monkeypatch.setattr(replay, "is_marked", lambda _store, _change, _marker: False)
+    monkeypatch.setattr(commit_search, "is_marked", lambda _store, _change, _marker: False)
     assert committer(store, ticks=Ticks(now=NOW + 3_600_000)).commit([mine]) == first
     assert committer(store, ticks=Ticks(now=NOW - 3_600_000)).commit([mine]) == first
     assert store.snapshots.ids() == [1, 2]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.storage.base import Storage
-from lakewright.storage.object import ObjectStorage
-from lakewright.testing.storage import FaultyStorage, MemoryStorage
+from contract.faulty_storage import FaultyStorage, MemoryStorage
+from lakewright.storage.object_storage import ObjectStorage
+from lakewright.storage.storage import Storage
 
 FIELDS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("who", pa.string())])
 STORES: dict[str, Callable[[], Storage]] = {

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from lakewright.commit.changes import Change
+from lakewright.commit.commit_changes import Change
 from lakewright.commit.conflicts import (
     Conflict,
     combine_index,
@@ -18,9 +18,18 @@ from lakewright.commit.conflicts import (
     vanished_files,
 )
 from lakewright.errors import CommitConflictError
-from lakewright.lsm.keys import Key
-from lakewright.spec.datafile import DELETION_VECTORS, HASH, DataFile, DeletionRange, IndexFile
-from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry
+from lakewright.lsm.key_order import Key
+from lakewright.spec.manifest import (
+    ADD,
+    DELETE,
+    DELETION_VECTORS,
+    HASH,
+    DataFile,
+    DeletionRange,
+    IndexEntry,
+    IndexFile,
+    ManifestEntry,
+)
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from support.commits import data_file
 

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit.changes import guards_of
-from lakewright.commit.message.message import CommitMessage, guarded
+from lakewright.commit.commit_changes import guards_of
+from lakewright.commit.commit_message import CommitMessage, guarded
 from lakewright.errors import CommitConflictError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import DELETION_VECTORS, DeletionRange, IndexFile
-from lakewright.spec.manifest import ADD
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import ADD, DELETION_VECTORS, DeletionRange, IndexFile
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from support.commits import committer, data_file, hooked, live_names, message, metadata_names, new_store
 from support.commits import used_metadata_names as used_names
@@ -331,6 +330,6 @@ def test_plain_appends_look_at_nothing_else(tmp_path: Path, monkeypatch: pytest.
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("an append looked at the table's files")
 
-    monkeypatch.setattr("lakewright.commit.plan.live_files_in", refuse)
-    monkeypatch.setattr("lakewright.commit.plan.find_broken_guard", refuse)
+    monkeypatch.setattr("lakewright.commit.commit_plan.live_files", refuse)
+    monkeypatch.setattr("lakewright.commit.commit_plan.find_broken_guard", refuse)
     committer(store).commit([message(store, "more")])

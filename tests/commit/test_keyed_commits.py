@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.errors import CommitConflictError, InvalidMessageError
-from lakewright.metadata.schemas import Schemas
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import (
+from lakewright.metadata.schema_files import SchemaFiles
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import (
     APPEND,
     COMPACT,
+    DELETE,
     DELETION_VECTORS,
     EMPTY_ROW,
     HASH,
@@ -22,13 +24,11 @@ from lakewright.spec.datafile import (
     DeletionRange,
     IndexFile,
 )
-from lakewright.spec.manifest import DELETE
-from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import CommitKind
 from lakewright.spec.types import AtomicType, DataField
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 from support.commits import committer, data_file, live_names
 from support.read_tables import golden_store
 
@@ -39,7 +39,7 @@ def new_store(root: Path, options: Mapping[str, str] | None = None) -> TableStor
     fields = [DataField(0, "k", BIGINT), DataField(1, "v", AtomicType("BIGINT"))]
     schema = new_table_schema(Schema(fields, None, ["k"], {"bucket": "1", **(options or {})}), time_millis=1)
     store = TableStore("db.t", LocalStorage(durable=False), Layout(f"{root}/t"), schema)
-    assert Schemas(store.storage, store.layout).create(schema)
+    assert SchemaFiles(store.storage, store.layout).create(schema)
     return store
 
 

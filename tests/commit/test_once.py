@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from contract.fault_enumerator import stray_files
+from lakewright.commit.commit_loop import FilePublisher
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.publish import SnapshotFiles
-from lakewright.metadata.home import Outcome
-from lakewright.metadata.store import TableStore
+from lakewright.engine.engine_job import remove_leftovers
+from lakewright.metadata.authority import Outcome
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot
-from lakewright.testing.enumerator import stray_files
-from lakewright.write.leftovers import remove_leftovers
-from lakewright.write.writer import WriteJob
+from lakewright.write.table_writer import WriteJob
 from support.keyed_tables import keyed_store
 from support.write_tables import new_store
 
@@ -76,7 +76,7 @@ class _Overtaken:
     """Publishes snapshots, but the first time only after somebody else has published."""
 
     def __init__(self, store: TableStore, overtake: Callable[[], object]) -> None:
-        self._inner = SnapshotFiles(store.storage, store.layout)
+        self._inner = FilePublisher(store.storage, store.layout)
         self._overtake: Callable[[], object] | None = overtake
 
     def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.commit.publish import SnapshotFiles, confirm_published
-from lakewright.metadata.home import LostRace, Published, Unknown
+from lakewright.commit.commit_loop import FilePublisher, confirm_published
+from lakewright.metadata.authority import LostRace, Published, Unknown
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 
 OURS = Snapshot(1, 0, "b", "d", "me", 1, CommitKind.APPEND, 0, uuid="ours")
 THEIRS = replace(OURS, commit_user="them", uuid="theirs", base_manifest_list="b2", delta_manifest_list="d2")
@@ -48,8 +48,8 @@ class Scripted:
         return self.inner.read(path)
 
 
-def publisher(storage: Scripted, root: Path) -> SnapshotFiles:
-    return SnapshotFiles(storage, Layout(str(root)))  # type: ignore[arg-type]
+def publisher(storage: Scripted, root: Path) -> FilePublisher:
+    return FilePublisher(storage, Layout(str(root)))  # type: ignore[arg-type]
 
 
 def test_the_first_is_published_and_the_second_lost(tmp_path: Path) -> None:

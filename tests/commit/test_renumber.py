@@ -12,21 +12,20 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from lakewright.commit.changes import copy_name, origin_name
+from contract.faulty_storage import FaultyStorage
+from lakewright.commit.commit_changes import copy_name, origin_name
+from lakewright.commit.commit_message import CommitMessage, snapshot_key
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage, snapshot_name
-from lakewright.commit.renumber import HighestNumbers
-from lakewright.compact.postpone import distribute
+from lakewright.commit.sequence_renumbering import HighestNumbers
+from lakewright.compact.postponed_rows import distribute
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidMessageError
-from lakewright.metadata.home import Outcome, Unknown
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.spec.datafile import COMPACT, EMPTY_ROW
-from lakewright.spec.manifest import ManifestEntry
+from lakewright.metadata.authority import Outcome, Unknown
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.manifest import COMPACT, EMPTY_ROW, ManifestEntry
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.table.write_builder import BatchWriteBuilder
-from lakewright.testing.storage import FaultyStorage
-from lakewright.write.writer import WriteJob
+from lakewright.write.table_writer import WriteJob
 from support.commits import Hooked, metadata_names, used_metadata_names
 from support.keyed_tables import keyed_store
 
@@ -129,7 +128,7 @@ def test_a_commit_on_the_snapshot_that_was_seen_reads_no_manifest(tmp_path: Path
     for number in range(3):
         commit(store, prepared(store, {number: number}))
     mine = prepared(store, {1: 5})
-    assert mine[0].base_snapshot == snapshot_name(store.snapshots.latest())
+    assert mine[0].base_snapshot == snapshot_key(store.snapshots.latest())
     counted = FaultyStorage(store.storage)
     commit(replace(store, storage=counted), mine)
     assert [
@@ -338,7 +337,7 @@ def test_floors_follow_the_snapshots(tmp_path: Path) -> None:
         assert newest is not None
         return HighestNumbers(store, frozenset({PLACE}), since).in_snapshot(newest).get(PLACE)
 
-    names = [snapshot_name(commit(store, prepared(store, {1: number}))) for number in range(20)]
+    names = [snapshot_key(commit(store, prepared(store, {1: number}))) for number in range(20)]
     assert floor(names[-1]) is None  # nothing was added since
     assert floor(names[-2]) == 19
     assert floor(names[0]) == 19  # too far away: all live files are read
@@ -366,7 +365,7 @@ def _rows(values: Iterable[int]) -> dict[int, int]:
 
 
 def test_large_files_are_copied_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakewright.commit.renumber._CHUNK_BYTES", 1000)
+    monkeypatch.setattr("lakewright.commit.sequence_renumbering._CHUNK_BYTES", 1000)
     store = tables(tmp_path)
     mine = prepared(store, _rows(range(5000)))
     commit(store, prepared(store, {1: 2}))

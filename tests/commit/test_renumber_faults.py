@@ -9,17 +9,17 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from contract.fault_enumerator import SIX_FAULTS
+from contract.faulty_storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import CommitConflictError, CommitContentionError, CommitUnknownError, InvalidInputError
-from lakewright.maintenance.orphans import remove_orphans
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.storage.layout import Layout
+from lakewright.maintenance.orphan_files import remove_orphans
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.storage.table_layout import Layout
 from lakewright.table.write_builder import BatchWriteBuilder
-from lakewright.testing.enumerator import SIX_FAULTS
-from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.effort import is_thin
 
 pytestmark = pytest.mark.long

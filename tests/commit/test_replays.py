@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.commit.message.message import MAGIC
-from lakewright.commit.publish import SnapshotFiles
-from lakewright.metadata.home import Outcome
+from lakewright.commit.commit_loop import FilePublisher
+from lakewright.commit.commit_message import MAGIC
+from lakewright.metadata.authority import Outcome
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import SeenSnapshot, Snapshot
 
@@ -185,19 +185,19 @@ def test_a_replay_that_overtakes_over_a_rollback_is_found(
         else:
             place.commit(data)
 
-    original = SnapshotFiles.publish
+    original = FilePublisher.publish
 
     def busy(
-        self: SnapshotFiles, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()
+        self: FilePublisher, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()
     ) -> Outcome:
-        monkeypatch.setattr(SnapshotFiles, "publish", original)
+        monkeypatch.setattr(FilePublisher, "publish", original)
         place.write(20)
         outcome = original(self, snapshot, base, entries)
         place.table().rollback_to(5)
         commit()
         return outcome
 
-    monkeypatch.setattr(SnapshotFiles, "publish", busy)
+    monkeypatch.setattr(FilePublisher, "publish", busy)
     commit()
     assert place.rows() == [(1, 1), *((number, 0) for number in range(10, 15))]
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.storage.side_by_side import Errands, each
-from lakewright.testing.enumerator import Operation, enumerate_faults
-from lakewright.testing.storage import FaultKind, MemoryStorage
+from contract.fault_enumerator import Operation, enumerate_faults
+from contract.faulty_storage import FaultKind, MemoryStorage
+from lakewright.storage.concurrency import CallGroup, map_concurrently
 from support.effort import every_second, is_thin
 
 NEAR = MemoryStorage("side-by-side")
@@ -27,27 +27,27 @@ KINDS = (
 
 def test_far_away_calls_are_made_at_the_same_time() -> None:
     both = threading.Barrier(2, timeout=30)
-    with Errands(FAR) as errands:
+    with CallGroup(FAR) as errands:
         first, second = errands.start(both.wait), errands.start(both.wait)
         assert {first.result(), second.result()} == {0, 1}
-    assert sorted(each(FAR, lambda _: both.wait(), range(2))) == [0, 1]
+    assert sorted(map_concurrently(FAR, lambda _: both.wait(), range(2))) == [0, 1]
 
 
 def test_nearby_calls_are_made_in_the_order_of_asking() -> None:
     made: list[str] = []
-    with Errands(NEAR) as errands:
+    with CallGroup(NEAR) as errands:
         first = errands.start(lambda: made.append("first"))
         errands.start(lambda: made.append("nobody asks"))
         made.append("before")
         first.result()
         first.result()
     assert made == ["before", "first"]
-    assert each(NEAR, str, range(3)) == ["0", "1", "2"]
+    assert map_concurrently(NEAR, str, range(3)) == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize("storage", [NEAR, FAR], ids=["near", "far"])
 def test_an_error_is_raised_where_the_answer_is_asked_for(storage: MemoryStorage) -> None:
-    with Errands(storage) as errands:
+    with CallGroup(storage) as errands:
         missing = errands.start(lambda: storage.read("memory://side-by-side/none"))
         fine = errands.start(lambda: 7)
         for _ in range(2):
@@ -65,7 +65,7 @@ def test_a_block_that_fails_is_left_when_all_its_calls_have_ended() -> None:
         ended.set()
 
     def failing() -> None:
-        with Errands(FAR) as errands:
+        with CallGroup(FAR) as errands:
             errands.start(slow)
             assert begun.wait(30)
             raise LookupError

@@ -6,7 +6,7 @@ import pytest
 
 from lakewright.commit.table_commit import BatchTableCommit, CommitContext, Place, StreamTableCommit
 from lakewright.errors import InvalidInputError, LakewrightWarning
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
 from support.commits import live_names, message, new_store
 

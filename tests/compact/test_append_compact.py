@@ -12,25 +12,23 @@ import pyarrow as pa
 import pytest
 
 from lakewright.commit.committer import Committer
-from lakewright.compact import job
-from lakewright.compact.append import plan_append
-from lakewright.compact.job import compact_table
-from lakewright.compact.rewrite import run_task
-from lakewright.compact.task import CompactTask
-from lakewright.compact.vectors import fold_vectors
+from lakewright.compact import compaction_job
+from lakewright.compact.compaction_job import compact_table
+from lakewright.compact.compaction_plan import CompactTask, plan_append
+from lakewright.compact.keyed_compaction import run_task
+from lakewright.compact.rewrite_output import fold_vectors
+from lakewright.dml.delete_update import delete
+from lakewright.dml.row_ids import delete_by_row_id, update_by_row_id
 from lakewright.errors import CommitConflictError
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.changes.stream import StreamReadBuilder
+from lakewright.metadata.table_store import TableStore
 from lakewright.read.projection import ROW_TRACKING_FIELDS
-from lakewright.spec.datafile import APPEND, COMPACT, IndexFile
-from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.schema.changes import SchemaChange
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.read.stream_read import StreamReadBuilder
+from lakewright.spec.manifest import APPEND, COMPACT, IndexFile, ManifestEntry
+from lakewright.spec.schema import SchemaChange
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType
 from lakewright.table.write_builder import BatchWriteBuilder
-from lakewright.update.row_ids import delete_by_row_id, update_by_row_id
-from lakewright.update.verbs import delete
 from support.effort import each_once, every_second
 from support.golden import WAREHOUSE, expected, in_order, spelled
 from support.read_tables import append, golden_store, new_table
@@ -331,11 +329,11 @@ def _interfere(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> li
         rounds.append(snapshot.id)
         if len(rounds) == 1:
             with monkeypatch.context() as patch:
-                patch.setattr(job, "plan_append", plan)
+                patch.setattr(compaction_job, "plan_append", plan)
                 act()
         return tasks
 
-    monkeypatch.setattr(job, "plan_append", overtaken)
+    monkeypatch.setattr(compaction_job, "plan_append", overtaken)
     return rounds
 
 
@@ -423,7 +421,7 @@ def test_a_compaction_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pyt
     def fail(*_: object) -> None:
         raise OSError("no more")
 
-    monkeypatch.setattr("lakewright.compact.vectors.pack_records", fail)
+    monkeypatch.setattr("lakewright.compact.rewrite_output.pack_records", fail)
     with pytest.raises(OSError, match="no more"):
         compact_table(store)
     assert _on_disk(tmp_path / "t") == before

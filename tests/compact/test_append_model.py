@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.compact.job import compact_table
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.update.row_ids import update_by_row_id
-from lakewright.update.verbs import delete
+from lakewright.compact.compaction_job import compact_table
+from lakewright.dml.delete_update import delete
+from lakewright.dml.row_ids import update_by_row_id
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.read_builder import ReadBuilder
 from support.effort import is_thin
 from support.read_tables import append, new_table
 

@@ -8,10 +8,16 @@ from types import MappingProxyType
 
 import pytest
 
-from lakewright.compact.append import AppendRules, Unit, pick_any, pick_neighbours, pick_ranges
-from lakewright.compact.task import Bucket
-from lakewright.spec.datafile import DELETION_VECTORS, EMPTY_ROW, DataFile, DeletionRange, IndexFile
-from lakewright.spec.options import CoreOptions
+from lakewright.compact.compaction_plan import (
+    AppendRules,
+    AppendUnit,
+    BucketFiles,
+    pick_any,
+    pick_neighbours,
+    pick_ranges,
+)
+from lakewright.spec.manifest import DELETION_VECTORS, EMPTY_ROW, DataFile, DeletionRange, IndexFile
+from lakewright.spec.table_options import CoreOptions
 from support.facts import data_file
 
 TARGET = 1000
@@ -27,13 +33,13 @@ def _rules(options: Mapping[str, object] = MappingProxyType({}), *, full: bool =
     return AppendRules.of(CoreOptions.from_dict({key: str(value) for key, value in wanted.items()}), full=full)
 
 
-def _bucket(*files: DataFile, deleted: dict[str, int | None] | None = None) -> Bucket:
+def _bucket(*files: DataFile, deleted: dict[str, int | None] | None = None) -> BucketFiles:
     ranges = tuple(DeletionRange(f"data-{name}.parquet", 1, 9, count) for name, count in (deleted or {}).items())
     index = (IndexFile(DELETION_VECTORS, "index-1", 9, len(ranges), ranges),) if ranges else ()
-    return Bucket((EMPTY_ROW, 0), -1, files, index)
+    return BucketFiles((EMPTY_ROW, 0), -1, files, index)
 
 
-def _names(bins: list[list[Unit]]) -> list[str]:
+def _names(bins: list[list[AppendUnit]]) -> list[str]:
     short = [[file.file_name.removeprefix("data-")[0] for unit in units for file in unit.files] for units in bins]
     return ["".join(some) for some in short]
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from contract.fault_enumerator import Operation, enumerate_faults
 from lakewright.errors import LakewrightWarning
-from lakewright.testing.enumerator import Operation, enumerate_faults
 from support.effort import is_thin
 
 pytestmark = pytest.mark.long

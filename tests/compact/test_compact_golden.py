@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.compact.job import after_commit, compact_table
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.spec.keyed_rows import DELETE, INSERT
-from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.compact.compaction_job import compact_after_commit, compact_table
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.system_columns import DELETE, INSERT
+from lakewright.spec.table_schema import BucketMode
 from support.golden import WAREHOUSE, expected, in_order, spelled
 from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, live
 from support.read_tables import golden_store
@@ -82,7 +82,7 @@ def test_the_changelog_is_that_of_java(name: str, tmp_path: Path) -> None:
     ]
     for number, rows in enumerate(changes):
         snapshot = commit_rows(store, rows)
-        after_commit(store, snapshot, {(bytes(12), 0)})
+        compact_after_commit(store, snapshot, {(bytes(12), 0)})
         at = 2 * number + 2
         assert [row[1:] for row in changelog_of(store, at, at)] == [row[1:] for row in changelog_of(golden, at, at)]
         assert [row[0] for row in changelog_of(store, at, at)] == [row[0] for row in changelog_of(golden, at, at)]

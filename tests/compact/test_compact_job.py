@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.compact import job
-from lakewright.compact.job import after_commit, compact_table
-from lakewright.compact.task import plan_compaction
+from lakewright.compact import compaction_job
+from lakewright.compact.compaction_job import compact_after_commit, compact_table
+from lakewright.compact.compaction_plan import plan_compaction
 from lakewright.errors import CommitConflictError, CommitUnknownError, LakewrightWarning
-from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed_rows import DELETE, INSERT
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.snapshot import CommitKind, Snapshot
+from lakewright.spec.system_columns import DELETE, INSERT
 from support.keyed_tables import commit_rows, files_on_disk, keyed_store, levels, live, read, stored_rows
 
 PLACE = (bytes(12), 0)
@@ -77,7 +77,7 @@ def test_a_vector_that_others_left_behind_stops_nobody(tmp_path: Path, monkeypat
     commit_rows(store, [(DELETE, k, 0, "a") for k in range(3)])
     compact_table(store)
     with monkeypatch.context() as patch:
-        patch.setattr("lakewright.commit.plan.stale_vectors", lambda *_: None)
+        patch.setattr("lakewright.commit.commit_plan.stale_vectors", lambda *_: None)
         message = CommitMessage(PLACE[0], PLACE[1], compact_before=(left.file,), table=store.identity, schema_id=0)
         Committer(store).commit([message])
     assert (live(store), _masked(store)) == ([], [left.file.file_name])
@@ -107,14 +107,14 @@ def test_an_overtaken_compaction_is_planned_again(tmp_path: Path, monkeypatch: p
         tasks = plan(found, snapshot, **choice)  # type: ignore[arg-type]
         calls.append(snapshot.id)
         if len(calls) == 1:
-            monkeypatch.setattr(job, "plan_compaction", plan)
+            monkeypatch.setattr(compaction_job, "plan_compaction", plan)
             commit_rows(store, [(INSERT, 3, 1, "b"), (DELETE, 4, None, None)])
             compact_table(store)
             commit_rows(store, [(INSERT, 5, 2, "c")])
-            monkeypatch.setattr(job, "plan_compaction", overtaken)
+            monkeypatch.setattr(compaction_job, "plan_compaction", overtaken)
         return tasks
 
-    monkeypatch.setattr(job, "plan_compaction", overtaken)
+    monkeypatch.setattr(compaction_job, "plan_compaction", overtaken)
     result = compact_table(store)
     assert calls == [1, 4]
     assert result.snapshot_id == 5
@@ -153,9 +153,9 @@ def test_conflicts_without_end_are_raised(tmp_path: Path, monkeypatch: pytest.Mo
         compact_table(store, full=True)
     assert files_on_disk(store) == before
     with pytest.warns(LakewrightWarning, match=r"snapshot 2 is published.*table\.compact"):
-        after_commit(_with(store, "full-compaction.delta-commits", "1"), store.snapshots.get(2), {PLACE})
+        compact_after_commit(_with(store, "full-compaction.delta-commits", "1"), store.snapshots.get(2), {PLACE})
     with pytest.warns(LakewrightWarning, match="STAY HIDDEN"):
-        after_commit(_with(store, "merge-engine", "first-row"), store.snapshots.get(2), {PLACE})
+        compact_after_commit(_with(store, "merge-engine", "first-row"), store.snapshots.get(2), {PLACE})
 
 
 def _with(store: TableStore, key: str, value: str) -> TableStore:
@@ -165,16 +165,16 @@ def _with(store: TableStore, key: str, value: str) -> TableStore:
 def test_after_a_commit_only_what_asks_for_it_is_compacted(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t")
     for number in range(1, 5):
-        after_commit(store, commit_rows(store, [(INSERT, 1, number, "a")]), {PLACE})
+        compact_after_commit(store, commit_rows(store, [(INSERT, 1, number, "a")]), {PLACE})
         assert levels(store) == {0: number}
-    after_commit(store, commit_rows(store, [(INSERT, 1, 5, "a")]), {PLACE})
+    compact_after_commit(store, commit_rows(store, [(INSERT, 1, 5, "a")]), {PLACE})
     assert levels(store) == {5: 1}
     published = commit_rows(store, [(INSERT, 1, 6, "a")])
-    after_commit(_with(store, "write-only", "true"), published, {PLACE})
-    after_commit(store, published, set())
-    after_commit(store, published, {(bytes(12), -2)})
+    compact_after_commit(_with(store, "write-only", "true"), published, {PLACE})
+    compact_after_commit(store, published, set())
+    compact_after_commit(store, published, {(bytes(12), -2)})
     assert levels(store) == {5: 1, 0: 1}
-    after_commit(_with(store, "commit.force-compact", "true"), published, {PLACE})
+    compact_after_commit(_with(store, "commit.force-compact", "true"), published, {PLACE})
     assert 0 not in levels(store)
     assert read(store) == {1: (6, "a")}
 
@@ -183,11 +183,11 @@ def test_hidden_rows_are_shown_or_warned_of(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t", VECTORS)
     published = commit_rows(store, [(INSERT, 1, 1, "a")])
     with pytest.warns(LakewrightWarning, match="STAY HIDDEN"):
-        after_commit(_with(store, "write-only", "true"), published, {PLACE})
+        compact_after_commit(_with(store, "write-only", "true"), published, {PLACE})
     assert read(store) == {}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        after_commit(store, published, {PLACE})
+        compact_after_commit(store, published, {PLACE})
     assert read(store) == {1: (1, "a")}
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakewright.compact import lookup
-from lakewright.compact.job import compact_table
-from lakewright.compact.lookup import ANY, read_lookup_keys
-from lakewright.lsm.keys import KeyOrder
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.keyed_files import KeyedFiles
-from lakewright.read.scan import FileSchemas
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed_rows import DELETE, INSERT
+from lakewright.compact import keyed_compaction
+from lakewright.compact.compaction_job import compact_table
+from lakewright.compact.keyed_compaction import ANY, read_lookup_keys
+from lakewright.lsm.key_order import KeyOrder
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_file_reader import KeyedFiles
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.manifest import EMPTY_ROW
+from lakewright.spec.system_columns import DELETE, INSERT
 from support.effort import each_once
 from support.keyed_tables import commit_rows, keyed_store, levels, live
 
@@ -50,7 +50,7 @@ def _plain(key: Any) -> str:  # noqa: ANN401 - any scalar
 @pytest.mark.parametrize(("kind", "held"), each_once(list(TYPES), [True, False]))
 def test_keys_of_every_type_are_found(tmp_path: Path, kind: str, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not held:
-        monkeypatch.setattr(lookup, "_KEYS_MAX", 0)
+        monkeypatch.setattr(keyed_compaction, "_KEYS_MAX", 0)
     dtype, keys = TYPES[kind]
     schema = pa.schema([pa.field("k", dtype, nullable=False), ("v", pa.int64())])
     store = keyed_store(tmp_path / "t", {"deletion-vectors.enabled": "true"}, schema)
@@ -95,8 +95,8 @@ def test_only_keys_of_level_0_are_looked_up(tmp_path: Path, monkeypatch: pytest.
     assert str(wanted.skip) == "k IN (3, 5, 9)"
     rows = pa.table({"k": pa.array([1, 3, 4, 9], pa.int32())})
     assert wanted.filter(rows)["k"].to_pylist() == [3, 9]
-    monkeypatch.setattr(lookup, "_LITERALS_MAX", 2)
+    monkeypatch.setattr(keyed_compaction, "_LITERALS_MAX", 2)
     assert "BETWEEN" in str(read_lookup_keys(files, [entry.file], key).skip)
-    monkeypatch.setattr(lookup, "_KEYS_MAX", 2)
+    monkeypatch.setattr(keyed_compaction, "_KEYS_MAX", 2)
     assert read_lookup_keys(files, [entry.file], key) == ANY
     assert ANY.filter(rows) is rows

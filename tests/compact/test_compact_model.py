@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lakewright.compact.job import compact_table
-from lakewright.lsm.runs import runs_of
-from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
+from lakewright.compact.compaction_job import compact_table
+from lakewright.lsm.sorted_runs import runs_of
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER
 from support.effort import each_once, some
 from support.keyed_tables import Change, changelog_of, commit_rows, keyed_store, levels, live, read
 

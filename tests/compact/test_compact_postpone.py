@@ -10,18 +10,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.compact.job import compact_table
-from lakewright.compact.output import BucketOutput
-from lakewright.compact.postpone import by_writer, distribute, postponed_rows
+from lakewright.compact.compaction_job import compact_table
+from lakewright.compact.postponed_rows import by_writer, distribute, postponed_rows
 from lakewright.compact.rescale import rescale
-from lakewright.datafiles.file_plan import FilePlan
+from lakewright.compact.rewrite_output import BucketOutput
 from lakewright.errors import CommitContentionError, InvalidInputError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed_rows import DELETE, INSERT, keyed_table
+from lakewright.formats.data_file_writer import FilePlan
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import EMPTY_ROW
 from lakewright.spec.snapshot import CommitKind
+from lakewright.spec.system_columns import DELETE, INSERT, keyed_table
 from support.facts import data_file, entry
 from support.golden import WAREHOUSE
 from support.keyed_tables import COLUMNS, Change, changelog_of, keyed_store, live, read, stored_rows

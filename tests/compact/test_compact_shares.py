@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.compact.order import divide
-from lakewright.compact.task import CompactTask
-from lakewright.distributed.compaction import shares_of
+from lakewright.compact import sort_compaction
+from lakewright.compact.compaction_plan import CompactTask
+from lakewright.compact.distributed_compaction import shares_of
 
 MB = 1 << 20
 
@@ -47,13 +47,13 @@ def test_large_shares_are_more_than_workers_need(tmp_path: Path) -> None:
 
 def test_partitions_are_divided_by_their_bytes(tmp_path: Path) -> None:
     table, tasks = tasks_of(tmp_path, [2000, 400, 10], {"target-file-size": "50 mb"})
-    assert divide.part_counts(table.store, tasks, 1) == [2, 1, 1]
-    assert divide.part_counts(table.store, tasks, 4) == [7, 1, 1]
-    assert divide.part_counts(table.store, tasks, 100) == [8, 2, 1]  # none is smaller than 256 MB
+    assert sort_compaction.part_counts(table.store, tasks, 1) == [2, 1, 1]
+    assert sort_compaction.part_counts(table.store, tasks, 4) == [7, 1, 1]
+    assert sort_compaction.part_counts(table.store, tasks, 100) == [8, 2, 1]  # none is smaller than 256 MB
     plain = [replace(task, order_by=()) for task in tasks]
-    assert divide.part_counts(table.store, plain, 100) == [1, 1, 1]
+    assert sort_compaction.part_counts(table.store, plain, 100) == [1, 1, 1]
 
 
 def test_no_part_is_smaller_than_a_file(tmp_path: Path) -> None:
     table, tasks = tasks_of(tmp_path, [2000, 400, 10], {"target-file-size": "512 mb"})
-    assert divide.part_counts(table.store, tasks, 100) == [4, 1, 1]
+    assert sort_compaction.part_counts(table.store, tasks, 100) == [4, 1, 1]

@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.compact.job import due_for_full
-from lakewright.compact.rewrite import run_task
-from lakewright.compact.task import CompactTask, plan_compaction
-from lakewright.compact.vectors import BucketVectors
+from lakewright.compact.compaction_job import due_for_full
+from lakewright.compact.compaction_plan import CompactTask, plan_compaction
+from lakewright.compact.keyed_compaction import run_task
+from lakewright.compact.rewrite_output import BucketVectors
 from lakewright.errors import InvalidInputError, InvalidMessageError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed_rows import DELETE, INSERT
-from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.changes import SchemaChange
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.schema import SchemaChange
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.system_columns import DELETE, INSERT
 from support.keyed_tables import COLUMNS, commit_rows, files_on_disk, keyed_store, live, stored_rows
 
 PARTITIONED = pa.schema([pa.field("p", pa.int32(), nullable=False), *COLUMNS])

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.compact.order import curve, sort
-from lakewright.compact.order.key import OrderKey
-from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.gather import gather
+from lakewright.compact import clustering_key, sort_compaction
+from lakewright.compact.clustering_key import OrderKey
+from lakewright.spec.arrow_take import take_rows
+from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.types import AtomicType, DataField
 from support.effort import each_once, some
 
@@ -191,13 +191,13 @@ def test_a_sort_stays_within_its_memory(tmp_path: Path, monkeypatch: pytest.Monk
             "t": pa.array(["0123456789abcdef01234"] * 50_000),
         }
         lw.write_table(pa.table(rows), table)
-    seen, plain = [0], gather
+    seen, plain = [0], take_rows
 
     def watched(rows: pa.Table, positions: np.ndarray) -> pa.Table:
         seen[0] = max(seen[0], pa.total_allocated_bytes())
         return plain(rows, positions)
 
-    monkeypatch.setattr(sort, "gather", watched)
+    monkeypatch.setattr(sort_compaction, "take_rows", watched)
     held = pa.total_allocated_bytes()
     options = {"lakewright.merge-memory": "8 mb", "lakewright.write-threads": "1"}
     assert table.copy(options).compact(order_by=["x", "y"], strategy="zorder").rows == 400_000
@@ -279,44 +279,44 @@ def test_texts_with_a_common_beginning_are_told_apart() -> None:
 
 @pytest.mark.parametrize("columns", [2, 3])
 def test_neighbours_on_a_hilbert_curve_touch(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curve, "RANK_BITS", 4)
+    monkeypatch.setattr(clustering_key, "RANK_BITS", 4)
     grids = np.meshgrid(*[np.arange(16, dtype=np.uint16)] * columns, indexing="ij")
     ranks = [grid.ravel() for grid in grids]
-    for mix in (curve.zorder, curve.hilbert):
+    for mix in (clustering_key.zorder, clustering_key.hilbert):
         assert sorted(mix(ranks).tolist()) == list(range(16**columns))
-    walk = np.stack(ranks, 1)[np.argsort(curve.hilbert(ranks))].astype(int)
+    walk = np.stack(ranks, 1)[np.argsort(clustering_key.hilbert(ranks))].astype(int)
     assert set(np.abs(np.diff(walk, axis=0)).sum(1).tolist()) == {1}
 
 
 @pytest.mark.parametrize("greatest", [1, 5, 300, 10**6, 2**40, 2**63, 2**64 - 2])
 def test_ranks_are_those_of_a_binary_search(greatest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(curve, "_TABLE_WORDS_MIN", 0)
+    monkeypatch.setattr(clustering_key, "_TABLE_WORDS_MIN", 0)
     rng = np.random.default_rng(2)
     sample = rng.integers(0, greatest + 1, 5000, np.uint64)
     words = np.concatenate([sample, rng.integers(0, 2**64 - 1, 5000, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
     for part in (sample, sample[:1], sample[:2], np.append(sample, np.uint64(2**64 - 1))):
-        quantiles = curve.Quantiles.of(part)
+        quantiles = clustering_key.Quantiles.of(part)
         expected = quantiles.ranks[np.searchsorted(quantiles.cuts, words, side="right")]
         assert (quantiles.rank(words) == expected).all()
 
 
 def test_cuts_of_a_curve_keep_equal_numbers_together() -> None:
     words = np.sort(np.concatenate([np.full(500, 7), np.arange(1000)]).astype(np.uint64))
-    cuts = curve.aligned_cuts(words, 100)
+    cuts = clustering_key.aligned_cuts(words, 100)
     sizes = np.diff([0, *np.searchsorted(words, cuts), len(words)])
     assert sorted(sizes.tolist())[-2] <= 100
     assert sizes.max() <= 600
     assert (np.diff(cuts.astype(np.int64)) > 0).all()
-    assert curve.aligned_cuts(np.arange(3, dtype=np.uint64), 1).tolist() == [1, 2]
-    assert curve.aligned_cuts(np.full(500, 7, np.uint64), 100).tolist() == []
-    assert curve.aligned_cuts(np.zeros(0, np.uint64), 100).tolist() == []
+    assert clustering_key.aligned_cuts(np.arange(3, dtype=np.uint64), 1).tolist() == [1, 2]
+    assert clustering_key.aligned_cuts(np.full(500, 7, np.uint64), 100).tolist() == []
+    assert clustering_key.aligned_cuts(np.zeros(0, np.uint64), 100).tolist() == []
 
 
 def test_many_columns_fit_one_number() -> None:
     ranks = [np.array([0, 4095], np.uint16)] * 32
-    for mix in (curve.zorder, curve.hilbert):
+    for mix in (clustering_key.zorder, clustering_key.hilbert):
         assert mix(ranks)[0] == 0
-    assert curve.zorder(ranks)[1] == 2**64 - 1
+    assert clustering_key.zorder(ranks)[1] == 2**64 - 1
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.testing.enumerator import Operation, enumerate_faults, stray_files
-from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from contract.fault_enumerator import Operation, enumerate_faults, stray_files
+from contract.faulty_storage import Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.effort import each_once, is_thin
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.int64()})

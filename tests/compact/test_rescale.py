@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.compact.job import compact_table
+from lakewright.compact.compaction_job import compact_table
 from lakewright.compact.rescale import rescale
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_BEFORE
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.snapshot import CommitKind
+from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_BEFORE
 from lakewright.table.write_builder import BatchWriteBuilder
 from support.effort import each_once
 from support.keyed_tables import COLUMNS, changelog_of, commit_rows, files_on_disk, keyed_store, live, read

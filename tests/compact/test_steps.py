@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from lakewright.compact.steps import Merge, Move, RewriteOptions, Step, plan_steps
-from lakewright.compact.task import CompactTask
-from lakewright.lsm.keys import KeyOrder
-from lakewright.spec.datafile import EMPTY_ROW, DataFile
-from lakewright.spec.options import ChangelogProducer
-from lakewright.spec.rows.binary_row import encode_row
+from lakewright.compact.compaction_plan import CompactTask
+from lakewright.compact.keyed_compaction import MergeStep, MoveStep, RewriteOptions, Step, plan_steps
+from lakewright.lsm.key_order import KeyOrder
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import EMPTY_ROW, DataFile
+from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.types import AtomicType, DataField
 from support.facts import data_file
 
@@ -48,7 +48,7 @@ def _task(*files: DataFile, deeper: tuple[DataFile, ...] = (), drops: bool = Tru
 
 def _names(steps: list[Step]) -> list[object]:
     return [
-        step.file.file_name if isinstance(step, Move) else [[f.file_name for f in run] for run in step.runs]
+        step.file.file_name if isinstance(step, MoveStep) else [[f.file_name for f in run] for run in step.runs]
         for step in steps
     ]
 
@@ -62,13 +62,13 @@ SMALL, LARGE = _file(1, 2, size=99), _file(1, 2)
 )
 def test_a_lone_file_moves_unless_its_rows_delete(file: DataFile, moves: bool) -> None:
     (step,) = plan_steps(_task(file), PLAIN, KEY, frozenset())
-    assert isinstance(step, Move) == moves
+    assert isinstance(step, MoveStep) == moves
     (step,) = plan_steps(_task(file, drops=False), PLAIN, KEY, frozenset())
-    assert isinstance(step, Move)
+    assert isinstance(step, MoveStep)
     (step,) = plan_steps(_task(file, all_=True), PLAIN, KEY, frozenset())
-    assert isinstance(step, Merge)
+    assert isinstance(step, MergeStep)
     (step,) = plan_steps(_task(file), PLAIN, KEY, frozenset({file.file_name}))
-    assert isinstance(step, Merge)
+    assert isinstance(step, MergeStep)
 
 
 def test_small_neighbours_are_merged_and_large_files_part_them() -> None:
@@ -91,15 +91,15 @@ def test_lookup_moves_level_0_only_where_nothing_is_to_be_merged() -> None:
     fresh, below = _file(1, 5), _file(4, 9, level=5)
     away = _file(6, 9, level=5)
     asked = _task(fresh, deeper=(below,))
-    assert isinstance(plan_steps(asked, LOOKUP, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(asked, LOOKUP, KEY, frozenset())[0], MoveStep)
     folds = replace(LOOKUP, last_wins=False)
-    assert isinstance(plan_steps(asked, folds, KEY, frozenset())[0], Merge)
-    assert isinstance(plan_steps(_task(fresh, deeper=(away,)), folds, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(asked, folds, KEY, frozenset())[0], MergeStep)
+    assert isinstance(plan_steps(_task(fresh, deeper=(away,)), folds, KEY, frozenset())[0], MoveStep)
     other_format = _file(1, 5, end="avro")
-    assert isinstance(plan_steps(_task(other_format), LOOKUP, KEY, frozenset())[0], Merge)
-    assert isinstance(plan_steps(_task(other_format), PLAIN, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(_task(other_format), LOOKUP, KEY, frozenset())[0], MergeStep)
+    assert isinstance(plan_steps(_task(other_format), PLAIN, KEY, frozenset())[0], MoveStep)
     deeper_level = _file(1, 5, level=2, end="avro")
-    assert isinstance(plan_steps(_task(deeper_level), LOOKUP, KEY, frozenset())[0], Move)
+    assert isinstance(plan_steps(_task(deeper_level), LOOKUP, KEY, frozenset())[0], MoveStep)
 
 
 def test_a_changelog_is_told_where_rows_are_new() -> None:

@@ -10,20 +10,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakewright.catalog.open import open_table
-from lakewright.datafiles.file_plan import FilePlan
-from lakewright.datafiles.rolling import FinishedFile, NewFile, RollingFile
-from lakewright.formats.base import file_format_of
-from lakewright.formats.open import open_reader
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import APPEND, COMPACT, DataFile
-from lakewright.spec.keyed_rows import DELETE, INSERT, KEYED_FIELDS, UPDATE_AFTER, UPDATE_BEFORE, keyed_table
-from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.rows.binary_row import decode_row
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.table_schema import TableSchema
-from lakewright.spec.stats import field_stats
+from lakewright.formats.data_file_writer import FilePlan, FinishedFile, NewFile, RollingFile
+from lakewright.formats.file_format import file_format_of
+from lakewright.formats.format_registry import open_reader
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import decode_row
+from lakewright.spec.column_stats import field_stats
+from lakewright.spec.manifest import APPEND, COMPACT, DataFile, ManifestEntry
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.system_columns import DELETE, INSERT, KEYED_FIELDS, UPDATE_AFTER, UPDATE_BEFORE, keyed_table
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import AtomicType
+from lakewright.table.open_table import open_table
 from support.data_files import MemoryOutput
 from support.golden import WAREHOUSE, expected
 

@@ -12,10 +12,9 @@ import pytest
 
 import lakewright as lw
 from lakewright.cli.program import run
-from lakewright.diagnosis.packages import EXTRAS, PYTHON_MIN, REQUIRED, check_packages, check_python
-from lakewright.diagnosis.warehouse import SCRATCH, check_storage
-from lakewright.storage.base import FileInfo
-from lakewright.storage.local import LocalStorage
+from lakewright.diagnosis import EXTRAS, PYTHON_MIN, REQUIRED, SCRATCH, check_packages, check_python, check_storage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import FileInfo
 from support.s3 import S3Server
 
 STEPS = ["list", "write", "create-once", "read", "clock", "delete"]
@@ -197,7 +196,7 @@ def test_a_session_that_does_not_start_is_a_check(
     def fails(*_: object) -> None:
         raise lw.UnsupportedError("no Java was found: pip install 'lakewright[spark-jre]'")
 
-    monkeypatch.setattr("lakewright.spark.jobs.launch.running", fails)
+    monkeypatch.setattr("lakewright.spark.spark_session.running", fails)
     assert run(["doctor", "--warehouse", str(tmp_path), "--spark", "--json"]) == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
     assert checks["storage.read"]["status"] == "ok"

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.display.notebook import GRID_ROWS, card
-from lakewright.statements.embedded.context import show_as_grids
+from lakewright.display import GRID_ROWS, card
+from lakewright.statements.embedded.embedded_context import show_as_grids
 
 
 @pytest.fixture

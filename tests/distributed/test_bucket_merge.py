@@ -12,28 +12,27 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.distributed.job import TaskId
-from lakewright.distributed.rows.bucket_merge import BucketMerge, in_reach
-from lakewright.distributed.rows.bucket_route import BucketReceivers, BucketRoute
-from lakewright.distributed.rows.merge import guarded_keyed_merge, source_name, verify_keyed
+from lakewright.dml.bucket_merge import BucketMerge, BucketReceivers, BucketRoute, in_reach
+from lakewright.dml.change_plan import ChangePlan
+from lakewright.dml.change_runner import run_change
+from lakewright.dml.change_tasks import guarded_keyed_merge, source_name, verify_keyed
+from lakewright.dml.keyed_strategy import plan_merged_splits
+from lakewright.dml.merge import MergeBuilder, merge
+from lakewright.dml.merge_clauses import read_source
+from lakewright.dml.row_changes import PreparedChange, UpdateResult
+from lakewright.dml.upsert import plan_upsert
+from lakewright.engine.engine import TaskId
 from lakewright.errors import InvalidInputError
-from lakewright.formats.hash_index import Hashes
-from lakewright.metadata.store import TableStore
-from lakewright.read.splits.split import DataSplit
-from lakewright.spec.buckets import row_hashes
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.manifest import IndexEntry
-from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.formats.index_kinds import Hashes
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
+from lakewright.spec.bucket_hash import row_hashes
+from lakewright.spec.manifest import EMPTY_ROW, IndexEntry
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import AtomicType
-from lakewright.update.merge.clauses import MergePlan, read_source
-from lakewright.update.merge.merge import MergeBuilder, merge
-from lakewright.update.merge.upsert import plan_upsert
-from lakewright.update.primary_key import merged_splits
-from lakewright.update.result import UpdateResult
-from lakewright.update.run import Prepared, change
-from lakewright.write.buckets.dynamic import HashFiles
-from lakewright.write.buckets.routing import Group
+from lakewright.write.bucket_routing import RowGroup
+from lakewright.write.dynamic_buckets import HashFiles
 from support.effort import each_once, pairwise, some
 
 Clauses: TypeAlias = Callable[[MergeBuilder], MergeBuilder]
@@ -104,7 +103,7 @@ def rows(chance: random.Random, count: int, key: pa.DataType, *, twice: bool = F
 
 def by_bucket(
     store: TableStore,
-    plan: MergePlan,
+    plan: ChangePlan,
     source: pa.Table,
     *,
     newest: bool = False,
@@ -120,11 +119,11 @@ def by_bucket(
     route = BucketRoute.of(store, plan, source.schema)
     assert route is not None
 
-    def prepare(base: Snapshot | None) -> Prepared:
+    def prepare(base: Snapshot | None) -> PreparedChange:
         work, receivers = BucketMerge.of(store, plan, source.schema, base, newest=newest), BucketReceivers(*tasks)
         shipped = work.shipped(receivers, threads=False)
         places: dict[tuple[bytes, int], tuple[list[DataSplit], list[pa.Table]]] = {}
-        for split in [] if base is None else merged_splits(store, base, plan.prunes):
+        for split in [] if base is None else plan_merged_splits(store, base, plan.prunes):
             places.setdefault((split.partition_bytes, split.bucket), ([], []))[0].append(split)
         named = source.select(list(plan.source_columns))
         named = named.rename_columns([source_name(at) for at in range(named.num_columns)])
@@ -137,7 +136,7 @@ def by_bucket(
             own = [
                 (bucket, *some)
                 for (partition, bucket), some in sorted(places.items())
-                if receivers.of(Group(partition, bucket, pa.table({})), BucketMode.HASH_FIXED) == number
+                if receivers.of(RowGroup(partition, bucket, pa.table({})), BucketMode.HASH_FIXED) == number
             ]
             for attempt in range(2 if again else 1):
                 answer = shipped.run(TaskId(number, attempt), own)
@@ -145,7 +144,7 @@ def by_bucket(
         meanwhile()
         return guarded_keyed_merge(store, plan, verify_keyed(work.job, Answered(payloads)))
 
-    return change(store, prepare, operation="MERGE")
+    return run_change(store, prepare, operation="MERGE")
 
 
 def found(table: lw.FileStoreTable) -> list[dict[str, object]]:
@@ -278,7 +277,7 @@ def test_files_without_a_key_in_reach_are_not_read(tmp_path: str) -> None:
         lw.write_table(pa.table({"k": ids, "p": pa.array([0] * 100, pa.int32()), "n": ids, "s": ["a"] * 100}), table)
     base = table.store.snapshots.latest()
     assert base is not None
-    splits = merged_splits(table.store, base)
+    splits = plan_merged_splits(table.store, base)
     source = pa.table({"k": [1010, 1050], "n": [1, 2]})
     plan = merge(table.store, source, "k").when_matched_delete().plan(source.schema)
     reached = in_reach(table.store, splits, plan.matcher(source).pruning_predicate())
@@ -289,7 +288,7 @@ def test_files_without_a_key_in_reach_are_not_read(tmp_path: str) -> None:
 # ---- dynamic buckets -------------------------------------------------------------------------------------------------
 
 
-def upsert_plan(table: lw.FileStoreTable, source: pa.Table, on: list[str]) -> MergePlan:
+def upsert_plan(table: lw.FileStoreTable, source: pa.Table, on: list[str]) -> ChangePlan:
     return upserting(merge(table.store, source, on)).plan(source.schema)
 
 

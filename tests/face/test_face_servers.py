@@ -10,7 +10,7 @@ import pytest
 
 import lakewright.pypaimon as face
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.pypaimon.servers import RESTCatalog
+from lakewright.pypaimon.compat_server_catalogs import RESTCatalog
 from support.rest_server import RestServer, running_rest
 
 COLUMNS = pa.schema({"dt": pa.string(), "n": pa.int64()})

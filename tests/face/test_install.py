@@ -13,7 +13,7 @@ def test_a_script_finds_every_name_of_pypaimon_and_modules_of_its_own(tmp_path: 
         """
 import importlib, sys
 import lakewright.pypaimon as face
-from lakewright.pypaimon.modules import module_names
+from lakewright.pypaimon.compat_install import module_names
 face.install()
 face.install()
 for path, names in module_names().items():

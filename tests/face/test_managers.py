@@ -11,7 +11,7 @@ import pytest
 
 import lakewright.pypaimon as face
 from lakewright.errors import InvalidInputError, LakewrightWarning, NotFoundError, UnsupportedError
-from lakewright.pypaimon.history.values import iso_duration
+from lakewright.pypaimon.compat_table import iso_duration
 
 COLUMNS = pa.schema({"dt": pa.string(), "n": pa.int64()})
 

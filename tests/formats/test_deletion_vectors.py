@@ -19,7 +19,7 @@ from lakewright.formats.deletion_vectors import (
     live_mask,
     read_deletion_vector,
 )
-from lakewright.spec.datafile import DeletionRange
+from lakewright.spec.manifest import DeletionRange
 from support.effort import examples
 
 JAVA32 = bytes.fromhex("01 00000018 5e43f2d0 3a30000001000000 00000100 10000000 03000500 267e36de")

@@ -11,13 +11,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.formats.base import FORMATS, WriteOptions, file_format_of
-from lakewright.formats.open import open_reader, open_writer
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.stats import COUNTS, FULL, NONE, ColumnStats, parse_stats_mode
+from lakewright.formats.file_format import FORMATS, WriteOptions, file_format_of
+from lakewright.formats.format_registry import open_reader, open_writer
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.column_stats import COUNTS, FULL, NONE, ColumnStats, parse_stats_mode
+from lakewright.spec.scalars import to_array
+from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
-from lakewright.spec.values import to_array
 from support.data_files import MemoryOutput, options, read, write
 from support.effort import examples
 from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows

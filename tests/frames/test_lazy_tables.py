@@ -19,9 +19,9 @@ import pyarrow.dataset as ds
 import pytest
 
 import lakewright as lw
-from lakewright.frames.duckdb import Scan, TableDataset
-from lakewright.frames.source import lazy_source
-from lakewright.testing.storage import FaultyStorage
+from contract.faulty_storage import FaultyStorage
+from lakewright.integrations.duckdb_relation import Scan, TableDataset
+from lakewright.integrations.lazy_source import lazy_source
 from support.effort import thinned
 from support.golden import expected
 from support.read_tables import golden_store

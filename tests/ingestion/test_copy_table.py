@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.testing.enumerator import Operation, enumerate_faults
-from lakewright.testing.storage import MemoryStorage
+from contract.fault_enumerator import Operation, enumerate_faults
+from contract.faulty_storage import MemoryStorage
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
 from support.effort import is_thin
 from support.s3 import S3Server
 

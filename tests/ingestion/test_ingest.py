@@ -11,9 +11,9 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.table_commit import BatchTableCommit
-from lakewright.ingestion.columns import ColumnChange, ColumnRequest, map_columns
-from lakewright.ingestion.rows import BadRowSink
-from lakewright.ingestion.sources import find_sources
+from lakewright.ingestion.bad_rows import BadRowSink
+from lakewright.ingestion.ingest_plan import ColumnChange, ColumnRequest, map_columns
+from lakewright.ingestion.ingest_sources import find_sources
 from support.ingest_cases import FIELDS, WRONG, IngestCases, Load, MessyIngestCases, check_wrong_records, write_file
 
 

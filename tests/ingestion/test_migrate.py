@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
-from lakewright.ingestion.move import migrate as room
-from lakewright.storage.local import LocalStorage
+from lakewright.ingestion import migrate_table as room
+from lakewright.storage.local_storage import LocalStorage
 
 Write = Callable[[pa.Table, Path], None]
 

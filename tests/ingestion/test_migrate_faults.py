@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
-from lakewright.storage.base import Storage
-from lakewright.testing.enumerator import Operation, enumerate_faults
+from contract.fault_enumerator import Operation, enumerate_faults
+from lakewright.storage.storage import Storage
 from support.effort import is_thin
 
 pytestmark = pytest.mark.long

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import lakewright.pypaimon as face
-from lakewright.pypaimon.modules import module_names
+from lakewright.pypaimon.compat_install import module_names
 from support.peers import PYTHON
 
 HERE = Path(__file__).parent

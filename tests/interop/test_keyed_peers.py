@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.keyed_rows import KIND_NAMES
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.system_columns import KIND_NAMES
 from lakewright.spec.types import DataField
 from support.effort import some
 from support.engine_cases import (

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.buckets import row_hashes
-from lakewright.write.buckets.dynamic import HashFiles
+from lakewright.spec.bucket_hash import row_hashes
+from lakewright.write.dynamic_buckets import HashFiles
 from support.effort import some
 from support.peers import NAMES, Peers
 

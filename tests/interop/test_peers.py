@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
-from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.types import DataField
 from support.effort import some
 from support.golden import in_order, spelled

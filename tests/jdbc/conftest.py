@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.jdbc.database import database
-from lakewright.jdbc.uri import parse_address
+from lakewright.catalog.sql_database import database
+from lakewright.catalog.sql_drivers import parse_address
 from support.postgres import PostgresServer, running_postgres
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from lakewright.catalog import sql_database as module
+from lakewright.catalog.sql_database import CatalogRows, Run, SqlDatabase, database
+from lakewright.catalog.sql_drivers import Failure, driver_of, parse_address
 from lakewright.errors import (
     CatalogServerError,
     CommitContentionError,
@@ -18,18 +21,13 @@ from lakewright.errors import (
     NotAuthorizedError,
     UnsupportedError,
 )
-from lakewright.jdbc import database as module
-from lakewright.jdbc.database import Database, Run, database
-from lakewright.jdbc.drivers import Failure, driver_of
-from lakewright.jdbc.rows import Rows
-from lakewright.jdbc.uri import parse_address
 from support.postgres import PASSWORD, PostgresServer, name_of
 from support.warm_processes import LOADED
 
 COUNT = "SELECT COUNT(*) FROM t"
 
 
-def opened(options: dict[str, str]) -> Database:
+def opened(options: dict[str, str]) -> SqlDatabase:
     made = database(parse_address(options))
     made.write(("CREATE TABLE t (k INTEGER PRIMARY KEY, v VARCHAR(1000))", ()))
     return made
@@ -171,8 +169,8 @@ def test_a_value_that_is_too_long_for_postgres(postgres: dict[str, str]) -> None
 
 _FORKED = """
 import os, sys
-from lakewright.jdbc.database import database
-from lakewright.jdbc.uri import parse_address
+from lakewright.catalog.sql_database import database
+from lakewright.catalog.sql_drivers import parse_address
 options = dict(pair.split("=", 1) for pair in sys.argv[1:])
 names = database(parse_address(options))
 names.write(("CREATE TABLE t (k INTEGER PRIMARY KEY, v VARCHAR(1000))", ()))
@@ -238,8 +236,8 @@ class _Connection:
 def test_statements_for_mysql_have_its_placeholders(monkeypatch: pytest.MonkeyPatch) -> None:
     address = parse_address({"uri": "jdbc:mysql://localhost/lake"})
     connection = _Connection()
-    monkeypatch.setitem(module._databases, address, Database(address, _connection=connection))
-    rows = Rows(address, "jdbc")
+    monkeypatch.setitem(module._databases, address, SqlDatabase(address, _connection=connection))
+    rows = CatalogRows(address, "jdbc")
     rows.prepare(properties=True, lock_key_max=255)
     assert rows.create_database("d", {"owner": "ann"})
     assert rows.insert_table("d", "t", {"bucket": "1"})

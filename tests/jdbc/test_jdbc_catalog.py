@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 import lakewright as lw
-from lakewright.catalog import jdbc as module
-from lakewright.catalog.jdbc import JdbcCatalog
+from lakewright.catalog import sql_catalog as module
+from lakewright.catalog.sql_catalog import JdbcCatalog
+from lakewright.catalog.sql_database import CatalogRows, SqlDatabase, database
 from lakewright.errors import CatalogServerError, CommitUnknownError, UnsupportedError
-from lakewright.jdbc.database import Database, database
-from lakewright.jdbc.rows import Rows
 from support.s3 import S3Server
 from support.sql_workers import COLUMNS, create_one, rows_of
 from support.warm_processes import LOADED
@@ -206,14 +205,14 @@ def test_no_secret_is_shown(sqlite: dict[str, str]) -> None:
 
 def fail_once(patch: pytest.MonkeyPatch, method: str, *, after: bool, error: Exception) -> None:
     """Let a method of the rows fail, before or after it had its effect."""
-    real: Callable[..., Any] = getattr(Rows, method)
+    real: Callable[..., Any] = getattr(CatalogRows, method)
 
-    def failing(self: Rows, *given: Any) -> Any:  # noqa: ANN401
+    def failing(self: CatalogRows, *given: Any) -> Any:  # noqa: ANN401
         if after:
             real(self, *given)
         raise error
 
-    patch.setattr(Rows, method, failing)
+    patch.setattr(CatalogRows, method, failing)
 
 
 LOST = CatalogServerError("the reply was lost", code=None, perhaps_done=True)
@@ -262,14 +261,14 @@ def test_a_crash_between_file_and_row_is_repaired(catalog: JdbcCatalog, monkeypa
 
 
 def test_a_row_that_somebody_repaired_meanwhile_is_our_table(catalog: JdbcCatalog) -> None:
-    real = Rows.insert_table
+    real = CatalogRows.insert_table
 
-    def repaired_first(self: Rows, *given: Any) -> bool:  # noqa: ANN401
+    def repaired_first(self: CatalogRows, *given: Any) -> bool:  # noqa: ANN401
         real(self, *given)
         return real(self, *given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Rows, "insert_table", repaired_first)
+        patch.setattr(CatalogRows, "insert_table", repaired_first)
         catalog.create_table("d.t", COLUMNS)
     assert catalog.get_table("d.t").field_names == ["id", "v"]
 
@@ -332,16 +331,16 @@ def test_a_drop_whose_files_stay_says_so(catalog: JdbcCatalog) -> None:
 
 def test_no_transaction_is_open_while_files_are_written(catalog: JdbcCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     inside: list[bool] = []
-    real = Database.transact
+    real = SqlDatabase.transact
 
-    def noted(self: Database, work: Callable[..., list[int]]) -> list[int] | None:
+    def noted(self: SqlDatabase, work: Callable[..., list[int]]) -> list[int] | None:
         inside.append(True)
         try:
             return real(self, work)
         finally:
             inside.pop()
 
-    monkeypatch.setattr(Database, "transact", noted)
+    monkeypatch.setattr(SqlDatabase, "transact", noted)
     storage = type(catalog.storage)
     for verb in ("create", "rename_directory", "delete", "open_output"):
         monkeypatch.setattr(storage, verb, _outside(getattr(storage, verb), inside))

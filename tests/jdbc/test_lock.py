@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lakewright.catalog.sql_catalog import LockSettings, SqlAuthority, SqlLock
+from lakewright.catalog.sql_database import CatalogRows, database
+from lakewright.catalog.sql_drivers import parse_address
 from lakewright.errors import CommitContentionError, InvalidInputError
-from lakewright.jdbc.database import database
-from lakewright.jdbc.home import SqlHome
-from lakewright.jdbc.lock import LockSettings, SqlLock
-from lakewright.jdbc.rows import Rows
-from lakewright.jdbc.uri import parse_address
 from support.sql_workers import hold_many_times
 from support.warm_processes import LOADED
 
@@ -39,7 +37,7 @@ class Time:
 
 def lock_of(options: dict[str, str], times: Time | None = None, settings: LockSettings = SETTINGS) -> SqlLock:
     address = parse_address(options)
-    Rows(address, "jdbc").prepare(properties=False, lock_key_max=255)
+    CatalogRows(address, "jdbc").prepare(properties=False, lock_key_max=255)
     if times is not None:
         settings = replace(settings, sleep=times.sleep, clock=lambda: times.now)
     return SqlLock(address, "jdbc.d.t", settings)
@@ -151,8 +149,8 @@ def test_processes_never_hold_it_at_once(sql: dict[str, str], tmp_path: Path) ->
 
 def test_the_home_of_a_table_travels_and_locks_its_branch(sqlite: dict[str, str]) -> None:
     lock = lock_of(sqlite)
-    rows = Rows(parse_address({**sqlite, "jdbc.password": "s3cret"}), "key")
-    home = SqlHome(rows, "d", "t", LockSettings())
+    rows = CatalogRows(parse_address({**sqlite, "jdbc.password": "s3cret"}), "key")
+    home = SqlAuthority(rows, "d", "t", LockSettings())
     sent = pickle.loads(pickle.dumps(home))  # noqa: S301 - our own bytes
     assert sent == home
     assert "s3cret" not in repr(home)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from lakewright.catalog.sql_database import CatalogRows, database, table_properties
+from lakewright.catalog.sql_drivers import parse_address
 from lakewright.errors import InvalidInputError
-from lakewright.jdbc.database import database
-from lakewright.jdbc.rows import Rows, table_properties
-from lakewright.jdbc.uri import parse_address
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.types import AtomicType, DataField
 
 ALL = "SELECT * FROM {} ORDER BY 1, 2, 3"
 
 
-def rows_of(options: dict[str, str], key: str = "jdbc", *, properties: bool = True) -> Rows:
-    made = Rows(parse_address(options), key)
+def rows_of(options: dict[str, str], key: str = "jdbc", *, properties: bool = True) -> CatalogRows:
+    made = CatalogRows(parse_address(options), key)
     made.prepare(properties=properties, lock_key_max=None)
     return made
 
 
-def stored(rows: Rows, table: str) -> list[tuple[object, ...]]:
+def stored(rows: CatalogRows, table: str) -> list[tuple[object, ...]]:
     return [tuple(row) for row in database(rows.address).read(ALL.format(table))]
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lakewright.catalog.sql_drivers import Address, Dialect, mysql_settings, parse_address, postgres_settings
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.jdbc.drivers import mysql_settings, postgres_settings
-from lakewright.jdbc.uri import Address, Dialect, parse_address
 
 SECRET = "hunter2"  # noqa: S105 - a word to look for
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakewright.lsm.equality import equal_rows, equal_values
+from lakewright.lsm.changelog import equal_rows, equal_values
 from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
 
 STRUCT = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.float64()))])

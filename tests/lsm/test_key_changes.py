@@ -6,9 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.lsm.changes import changelog_rows
-from lakewright.lsm.keys import KeyOrder
-from lakewright.spec.keyed_rows import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER
+from lakewright.lsm.changelog import changelog_rows
+from lakewright.lsm.key_order import KeyOrder
+from lakewright.spec.system_columns import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER
 from lakewright.spec.types import AtomicType, DataField
 
 KEY = KeyOrder([DataField(0, "k", AtomicType("INT", nullable=False))])

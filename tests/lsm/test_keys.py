@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import UnsupportedError
-from lakewright.lsm import images, sorting
-from lakewright.lsm.keys import KeyOrder, SortColumn, sorted_rows
+from lakewright.lsm import key_order, normalized_keys
+from lakewright.lsm.key_order import KeyOrder, SortColumn, sorted_rows
+from lakewright.spec.scalars import to_array
 from lakewright.spec.types import ArrayType, AtomicType, DataField, Value
-from lakewright.spec.values import to_array
 from support.effort import examples
 from support.merging import compare, first_difference
 from support.values import SCALARS, values_of
@@ -108,9 +108,9 @@ def paths(path: Path) -> Iterator[None]:
         yield
         return
     with (
-        patch.multiple(sorting, _FEW_ROWS=0, _FEW_RUNS=1, _FEW_RUNS_PACKED=1, _MANY=1),
-        patch.object(sorting, "sorts_by_vectors", lambda: path is Path.PACKED),
-        patch.multiple(images, _TEXT_WORDS=1, _PREFIX_ROWS_MIN=1, _MANY=1),
+        patch.multiple(key_order, _FEW_ROWS=0, _FEW_RUNS=1, _FEW_RUNS_PACKED=1, _MANY=1),
+        patch.object(key_order, "sorts_by_vectors", lambda: path is Path.PACKED),
+        patch.multiple(normalized_keys, _TEXT_WORDS=1, _PREFIX_ROWS_MIN=1, _MANY=1),
     ):
         yield
 
@@ -177,7 +177,7 @@ def test_many_rows_sort_as_python_does(kind: str, vectors: bool) -> None:
     fields = [DataField(0, "a", first), DataField(1, "b", AtomicType("BIGINT"))]
     rows = list(zip(*(table.column(name).to_pylist() for name in "ab"), strict=True))
     expected = sorted(range(count), key=rows.__getitem__)
-    with patch.object(sorting, "sorts_by_vectors", lambda: vectors):
+    with patch.object(key_order, "sorts_by_vectors", lambda: vectors):
         found = KeyOrder(fields).sorted(table)
     assert found.order.tolist() == expected
     assert found.new.tolist() == [n == 0 or rows[expected[n]] != rows[expected[n - 1]] for n in range(count)]

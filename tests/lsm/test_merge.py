@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.lsm import merge
-from lakewright.lsm.functions.groups import Groups
-from lakewright.lsm.merge import MergeSpec, drop_retracts, merge_order
-from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from lakewright.spec.options import MergeEngine
+from lakewright.lsm import merge_rows
+from lakewright.lsm.key_groups import KeyGroups
+from lakewright.lsm.merge_rows import MergeRules, drop_retracts, merge_order
+from lakewright.spec.merge_engine import MergeEngine
+from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from support.effort import examples
 from support.merging import Row, is_retract, keyed_of, reference_fold, rows_of, schema_of, spec_of
 
@@ -56,7 +56,7 @@ def _distinct(rows: list[Row]) -> list[Row]:
     return [{**row, "_SEQUENCE_NUMBER": 100 * int(str(row["_SEQUENCE_NUMBER"])) + n} for n, row in enumerate(rows)]
 
 
-def _check(rows: list[Row], spec: MergeSpec, *, level: bool) -> None:
+def _check(rows: list[Row], spec: MergeRules, *, level: bool) -> None:
     if not level:
         rows = [{name: value for name, value in row.items() if name != "_LEVEL"} for row in rows]
     folded = spec.fold(keyed_of(rows, spec.schema, level=level))
@@ -115,7 +115,7 @@ def test_folding_in_two_steps_gives_the_same(rows: list[Row], sequence: dict[str
 @pytest.mark.parametrize("options", _LOOKUP)
 def test_first_row_tables_need_no_lookup(options: dict[str, str]) -> None:
     schema = schema_of(COLUMNS, options={"merge-engine": "first-row"}).with_options(options)  # others may make it so
-    assert not MergeSpec.of_schema(schema).needs_lookup
+    assert not MergeRules.of_schema(schema).needs_lookup
 
 
 def test_first_row_refuses_retracts_of_keys_that_have_more_rows() -> None:
@@ -156,7 +156,7 @@ class _Counter:
 
     keeps_apart = False
 
-    def merge_apart(self, groups: Groups) -> list[pa.Table]:
+    def merge_apart(self, groups: KeyGroups) -> list[pa.Table]:
         return [self.merge(groups)]
 
     def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
@@ -165,7 +165,7 @@ class _Counter:
     def check_kinds(self, kinds: AbstractSet[int]) -> None:
         assert kinds <= {0, 1, 2, 3}
 
-    def merge(self, groups: Groups) -> pa.Table:
+    def merge(self, groups: KeyGroups) -> pa.Table:
         assert int((groups.ends - groups.starts).min()) >= 2
         last = groups.rows.take(pa.array(groups.order[groups.ends - 1]))
         at = last.column_names.index("v")
@@ -189,10 +189,10 @@ def test_functions_see_only_keys_of_two_rows_and_more(rows: list[Row]) -> None:
 
 def test_functions_are_made_from_the_schema() -> None:
     schema = schema_of(COLUMNS, options={"merge-engine": "aggregation"})
-    with patch.object(merge, "FUNCTIONS", {}), pytest.raises(UnsupportedError, match="aggregation"):
-        MergeSpec.of_schema(schema)
-    with patch.object(merge, "FUNCTIONS", {MergeEngine.AGGREGATION: lambda _: _Counter()}):
-        spec = MergeSpec.of_schema(schema)
+    with patch.object(merge_rows, "FUNCTIONS", {}), pytest.raises(UnsupportedError, match="aggregation"):
+        MergeRules.of_schema(schema)
+    with patch.object(merge_rows, "FUNCTIONS", {MergeEngine.AGGREGATION: lambda _: _Counter()}):
+        spec = MergeRules.of_schema(schema)
     assert spec.needed(["v"]) == ("k", "t", "v")
 
 

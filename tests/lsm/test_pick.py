@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.lsm.pick import Unit, pick, pick_full
-from lakewright.lsm.runs import SortedRun, runs_of
-from lakewright.spec.datafile import COMPACT, EMPTY_ROW, EMPTY_STATS, DataFile
-from lakewright.spec.options import CoreOptions
+from lakewright.compact.compaction_plan import PickedFiles, pick, pick_full
+from lakewright.lsm.sorted_runs import SortedRun, runs_of
+from lakewright.spec.manifest import COMPACT, EMPTY_ROW, EMPTY_STATS, DataFile
+from lakewright.spec.table_options import CoreOptions
 
 Shape = Sequence[tuple[int, int]]  # level and size of each run
 
@@ -122,16 +122,16 @@ def test_the_interval_counts_from_the_last_file_of_the_deepest_level() -> None:
 def test_a_full_compaction_takes_all_runs_to_the_deepest_level() -> None:
     assert pick_full([], max_level=5) is None
     runs = _runs([(0, 1), (4, 1), (5, 1)])
-    assert pick_full(runs, max_level=5) == Unit(tuple(f for r in runs for f in r.files), 5)
-    assert pick_full(_runs([(4, 1)]), max_level=5) == Unit((_file("f0", 4, 1),), 5)
+    assert pick_full(runs, max_level=5) == PickedFiles(tuple(f for r in runs for f in r.files), 5)
+    assert pick_full(_runs([(4, 1)]), max_level=5) == PickedFiles((_file("f0", 4, 1),), 5)
 
 
 def test_full_of_the_deepest_level_alone_takes_files_with_deleted_rows() -> None:
     files = [_file("a", 5, 1), _file("b", 5, 1), _file("c", 5, 1, deletes=1), _file("d", 5, 1, deletes=None)]
     runs = runs_of(files)
     assert pick_full(runs_of(files[:2]), max_level=5) is None
-    assert pick_full(runs, max_level=5, masked={"b"}) == Unit((files[1], files[2]), 5)
-    assert pick_full(runs, max_level=5, rewrite_all=True) == Unit(tuple(files), 5)
+    assert pick_full(runs, max_level=5, masked={"b"}) == PickedFiles((files[1], files[2]), 5)
+    assert pick_full(runs, max_level=5, rewrite_all=True) == PickedFiles(tuple(files), 5)
 
 
 def test_what_needs_lookup_and_what_hides_level_0() -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.lsm.runs import Section, max_level, runs_of, sections
-from lakewright.spec.datafile import EMPTY_ROW, DataFile
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows.binary_row import decode_row, encode_row
+from lakewright.lsm.sorted_runs import Section, max_level, runs_of, sections
+from lakewright.spec.binary_row import decode_row, encode_row
+from lakewright.spec.manifest import EMPTY_ROW, DataFile
+from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import AtomicType, Value
 from support.facts import data_file
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lakewright.lsm.images import Layer, Words, number_part
-from lakewright.lsm.sorting import packed_order, radix_order, sort_layers
+from lakewright.lsm.key_order import packed_order, radix_order, sort_layers
+from lakewright.lsm.normalized_keys import Layer, Words, number_part
 from support.effort import every_second
 
 COUNTS = [1, 2, 3, 4, 5, 8, 9, 16, 17, 255, 256, 257, 1024, 1025, 65_536, 65_537]

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.lsm import windows as module
-from lakewright.lsm.merge import MergeSpec
-from lakewright.lsm.windows import merge_runs, windows
+from lakewright.lsm import sorted_runs as module
+from lakewright.lsm.merge_rows import MergeRules
+from lakewright.lsm.sorted_runs import merge_runs, windows
 from support.effort import examples
 from support.merging import Row, keyed_of, reference_fold, rows_of, shown, spec_of
 
@@ -77,7 +77,7 @@ def test_windows_give_what_one_fold_gives(
     assert sum(map(len, whole)) == sum(map(len, runs))
 
 
-def _spec() -> MergeSpec:
+def _spec() -> MergeRules:
     return spec_of({"k": "BIGINT", "v": "BIGINT"})
 
 
@@ -164,7 +164,7 @@ def test_all_runs_are_closed_when_one_fails_or_nobody_wants_more() -> None:
 
 def test_runs_that_do_not_meet_pass_without_a_merge() -> None:
     runs = [_Watched(0, 5), _Watched(1_000, 5), _Watched(5_000, 5)]
-    with patch.object(MergeSpec, "fold", side_effect=AssertionError):
+    with patch.object(MergeRules, "fold", side_effect=AssertionError):
         merged = pa.concat_tables(merge_runs(runs, _spec(), memory_bytes=1 << 30))
     keys = merged.column("k").to_numpy()
     assert len(keys) == 1_500

@@ -14,13 +14,12 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from contract.fault_enumerator import Operation, enumerate_faults
 from lakewright.commit.committer import Committer
 from lakewright.errors import ColumnNotExistException, CommitConflictError, InvalidInputError, UnsupportedError
-from lakewright.maintenance.statistics import analyze
-from lakewright.maintenance.statistics.columns import RowCounts
-from lakewright.maintenance.statistics.sketch import KEPT, DistinctSketch, value_hashes
-from lakewright.metadata.statistics import ColumnStatistics, TableStatistics
-from lakewright.testing.enumerator import Operation, enumerate_faults
+from lakewright.maintenance import table_analysis
+from lakewright.maintenance.table_analysis import KEPT, DistinctSketch, RowCounts, value_hashes
+from lakewright.metadata.table_statistics import ColumnStatistics, TableStatistics
 from support.effort import is_thin
 
 NOON = dt.datetime(2024, 2, 29, 1, 2, 3)  # noqa: DTZ001 - a wall clock
@@ -221,7 +220,7 @@ def test_a_commit_in_between_does_not_matter_but_a_new_schema_or_a_rollback_does
         lambda: None,
         lambda: table.rollback_to(2),
     ]
-    plain = analyze.count_here
+    plain = table_analysis.count_here
     counted: list[int] = []
 
     def meanwhile(*args: object) -> RowCounts:
@@ -232,7 +231,7 @@ def test_a_commit_in_between_does_not_matter_but_a_new_schema_or_a_rollback_does
         return found
 
     def result() -> tuple[int | None, int | None, int]:
-        done = analyze.analyze_table(catalog.get_table("d.t").store, "all", meanwhile)
+        done = table_analysis.analyze_table(catalog.get_table("d.t").store, "all", meanwhile)
         return done.snapshot_id, done.analyzed_id, done.rows
 
     assert result() == (4, 2, 2)
@@ -249,7 +248,7 @@ def test_statistics_of_a_state_that_is_gone_are_refused_and_deleted(catalog: lw.
     assert of is not None
     table.rollback_to(1)
     lw.write_table(pa.table({"n": [3]}), table)
-    file = analyze.write_statistics(table.store, TableStatistics(2, 0, 2, 10))
+    file = table_analysis.write_statistics(table.store, TableStatistics(2, 0, 2, 10))
     with pytest.raises(CommitConflictError, match="was rolled back; analyze the table again"):
         Committer(table.store, sole=True).name_statistics(file, of=of, schema_id=0)
     assert stat_files(table) == set()
@@ -302,7 +301,7 @@ def test_equal_values_have_one_hash_and_others_another() -> None:
 
 def test_counts_of_parts_travel_and_merge(catalog: lw.Catalog) -> None:
     table = created(catalog, ROWS.schema)
-    fields = analyze.chosen_columns(table.store, "all")
+    fields = table_analysis.chosen_columns(table.store, "all")
     whole, first, second = (RowCounts.of(fields) for _ in range(3))
     for part, rows in ((whole, ROWS), (first, ROWS.slice(0, 1)), (second, ROWS.slice(1))):
         for batch in rows.to_batches():

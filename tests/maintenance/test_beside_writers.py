@@ -15,7 +15,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.committer import Committer
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.maintenance.restore import is_pin
-from lakewright.testing.enumerator import OPTIONS, SIX_FAULTS, Operation, enumerate_faults
-from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
+from contract.fault_enumerator import OPTIONS, SIX_FAULTS, Operation, enumerate_faults
+from contract.faulty_storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
+from lakewright.maintenance.rollback import is_pin
 from support.effort import is_thin, some
 
 pytestmark = pytest.mark.long

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.maintenance import branches, restore
-from lakewright.metadata.store import TableStore
+from contract.faulty_storage import MemoryStorage
+from lakewright.maintenance import branches, rollback
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.snapshot import Snapshot
-from lakewright.testing.storage import MemoryStorage
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
 
@@ -482,7 +482,7 @@ def test_fast_forward_loses_no_row_that_is_committed_while_it_runs(
     table = two_snapshots(catalog)
     table.create_branch("dev", snapshot_id=2)
     write(catalog.get_table("d.t$branch_dev"), 3)
-    publish = restore.publish_above
+    publish = rollback.publish_above
 
     def write_first(store: TableStore, target: Snapshot, since: Snapshot | None, above: int, **more: bool) -> Snapshot:
         monkeypatch.setattr(branches, "publish_above", publish)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.metadata.snapshots import Snapshots
-from lakewright.storage.local import LocalStorage
+from lakewright.metadata.snapshot_files import SnapshotFiles
+from lakewright.storage.local_storage import LocalStorage
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def test_a_late_hint_after_a_busy_rollback_misleads_nobody(
         append(catalog, n)
     late: list[Callable[[], None]] = []
     with monkeypatch.context() as patch:
-        original = Snapshots.write_latest_hint
-        patch.setattr(Snapshots, "write_latest_hint", lambda self, n: late.append(lambda: original(self, n)))
+        original = SnapshotFiles.write_latest_hint
+        patch.setattr(SnapshotFiles, "write_latest_hint", lambda self, n: late.append(lambda: original(self, n)))
         append(catalog, 6)
     for n in range(7, 11):
         append(catalog, n)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
+from contract.faulty_storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.effort import thinned
 
 pytestmark = pytest.mark.filterwarnings("ignore::lakewright.LakewrightWarning")

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakewright as lw
-from lakewright.catalog.open import open_table
+from contract.faulty_storage import FaultyStorage
 from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
-from lakewright.maintenance import expire as expire_module
-from lakewright.maintenance.expire import ExpireResult, Retention, _first_kept, expire_snapshots
-from lakewright.metadata.consumers import Consumers
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
-from lakewright.spec.options import CoreOptions
+from lakewright.maintenance import snapshot_expiry as expire_module
+from lakewright.maintenance.snapshot_expiry import ExpireResult, Retention, _first_kept, expire_snapshots
+from lakewright.metadata.refs import Consumers
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
+from lakewright.spec.option_values import MAX_INT
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
-from lakewright.spec.units import MAX_INT
-from lakewright.testing.storage import FaultyStorage
+from lakewright.spec.table_options import CoreOptions
+from lakewright.table.open_table import open_table
 from support.commits import NOW, Ticks, committer, data_file, live_names, message, metadata_names, new_store
 from support.effort import examples
 from support.golden import WAREHOUSE, expected

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.testing.enumerator import Operation, enumerate_faults
-from lakewright.testing.storage import FaultKind
+from contract.fault_enumerator import Operation, enumerate_faults
+from contract.faulty_storage import FaultKind
 from support.effort import some
 
 pytestmark = pytest.mark.long

@@ -14,11 +14,11 @@ import pytest
 import lakewright as lw
 from lakewright.cli.main import main
 from lakewright.errors import CatalogServerError, InvalidInputError, LakewrightWarning, UnsupportedError
-from lakewright.maintenance import after_commit
-from lakewright.maintenance.java_time import read_time
+from lakewright.maintenance import upkeep
+from lakewright.spec.java_time_format import read_time
 from lakewright.spec.snapshot import to_json
-from lakewright.storage.local import LocalStorage
-from lakewright.table.table import FileStoreTable
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.table.file_store_table import FileStoreTable
 from support.scripted_http import Answer, scripted
 
 COLUMNS = pa.schema({"day": pa.string(), "n": pa.int64()})
@@ -89,7 +89,7 @@ def test_a_stream_does_not_wait_for_the_upkeep(tmp_path: Path, monkeypatch: pyte
             write.write_arrow(pa.table({"day": ["a"], "n": [number]}))
             commit.commit(write.prepare_commit(number), number)
         assert table.store.snapshots.ids() == [1, 2, 3]  # all are acknowledged, though none could be deleted
-        assert after_commit.wait(table.store, 0.01) is False
+        assert upkeep.wait(table.store, 0.01) is False
         may_go.set()
     assert table.store.snapshots.ids() == [3]
 
@@ -172,7 +172,7 @@ def reporting(tmp_path: Path, uri: str) -> FileStoreTable:
 
 
 def test_a_server_is_told_about_a_partition_that_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakewright.maintenance.marks._PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("lakewright.maintenance.partition_lifecycle._PAUSE_SECONDS", 0.001)
     failures = Answer(503), Answer(fault="cut")
     with scripted() as server:
         server.will(*failures, Answer(200, {"result": "Success"}), Answer(200, {"result": "SUCCESS"}))

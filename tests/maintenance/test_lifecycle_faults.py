@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import FileSystemCatalog
-from lakewright.maintenance.after_commit import run_upkeep
-from lakewright.maintenance.tags import create_due_tags
+from contract.fault_enumerator import SIX_FAULTS, Operation, enumerate_faults
+from contract.faulty_storage import FaultKind, MemoryStorage
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.maintenance.tag_lifecycle import create_due_tags
+from lakewright.maintenance.upkeep import run_upkeep
+from lakewright.maintenance.verify_findings import ERROR
 from lakewright.spec.snapshot import to_json
-from lakewright.testing.enumerator import SIX_FAULTS, Operation, enumerate_faults
-from lakewright.testing.storage import FaultKind, MemoryStorage
-from lakewright.verify.findings import ERROR
 from support.effort import is_thin
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
@@ -206,7 +206,7 @@ def test_every_fault_leaves_a_sound_table_and_the_next_call_finishes(name: str) 
 
 EXIT = """
 import sys, time, pyarrow as pa, lakewright as lw
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
 
 table = lw.open_table(sys.argv[1])
 read = LocalStorage.read

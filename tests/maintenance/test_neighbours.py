@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema import SchemaChange
 from support.rest_server import running_rest
 from support.s3 import S3Server
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.catalog.open import open_table
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError
-from lakewright.maintenance import orphans
-from lakewright.maintenance.orphans import DAY_MILLIS, find_orphans, remove_orphans
-from lakewright.metadata.store import TableStore
+from lakewright.maintenance import orphan_files
+from lakewright.maintenance.orphan_files import DAY_MILLIS, find_orphans, remove_orphans
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.snapshot import to_json
+from lakewright.table.open_table import open_table
 from support.commits import committer, data_file, live_names, message, new_store
 from support.golden import WAREHOUSE, expected
 
@@ -84,13 +84,13 @@ def test_young_files_are_left_to_the_writers_at_work(tmp_path: Path) -> None:
 
 def test_files_of_a_commit_after_the_snapshots_were_read_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, strays = table(tmp_path)
-    read = orphans.while_named
+    read = orphan_files.while_named
 
     def read_and_commit(store: TableStore, names: Callable[[], None]) -> None:
         read(store, names)
         committer(store).commit([message(store, "d", partition=("x",))])
 
-    monkeypatch.setattr(orphans, "while_named", read_and_commit)
+    monkeypatch.setattr(orphan_files, "while_named", read_and_commit)
     assert sorted(remove_orphans(store, now=LATER).paths) == strays
     assert live_names(store) == ["a", "b", "c", "d"]
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.metadata import snapshots
-from lakewright.testing.enumerator import Operation, enumerate_faults
+from contract.fault_enumerator import Operation, enumerate_faults
+from lakewright.metadata import snapshot_files
 from support.effort import is_thin
 
 COLUMNS = pa.schema({"k": pa.int64(), "p": pa.string()})
@@ -145,7 +145,7 @@ def test_every_fault_leaves_the_missing_file_named_or_not() -> None:
 def test_a_damaged_newest_snapshot_is_reported_and_can_be_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "BODY_WAIT_SECONDS", 0)  # no writer is about to finish the file
+    monkeypatch.setattr(snapshot_files, "BODY_WAIT_SECONDS", 0)  # no writer is about to finish the file
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
     catalog.create_table("d.t", pa.schema({"n": pa.int64()}))

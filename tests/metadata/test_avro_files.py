@@ -11,13 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
-from lakewright.formats.avro import container as avro_container
-from lakewright.formats.avro.container import encode_long
-from lakewright.metadata import avro_files
-from lakewright.metadata.avro_files import Record, RecordEncoder, Schema, decode_records
-from lakewright.metadata.manifest_records import ENTRY_SCHEMA, ENTRY_SCHEMA_SEQUENCES, data_file, entry_record
-from lakewright.spec.datafile import DataFile
-from lakewright.spec.manifest import ManifestEntry
+from lakewright.formats import avro_container
+from lakewright.formats.avro_container import encode_long
+from lakewright.metadata import manifest_records
+from lakewright.metadata.manifest_records import (
+    ENTRY_SCHEMA,
+    ENTRY_SCHEMA_SEQUENCES,
+    Record,
+    RecordEncoder,
+    Schema,
+    data_file,
+    decode_records,
+    entry_record,
+)
+from lakewright.spec.manifest import DataFile, ManifestEntry
 from support.facts import data_files, encode_records, entry
 
 CODECS = ["zstd", "null", "deflate", "snappy", "bzip2", "xz"]
@@ -43,7 +50,7 @@ def flipped(data: bytes) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_round_trip_in_every_codec_and_fastavro_reads_it(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro_files, "BLOCK_BYTES", 500)
+    monkeypatch.setattr(manifest_records, "BLOCK_BYTES", 500)
     data = encode_records(SMALL, RECORDS, codec)
     assert decode_records(data, "f") == RECORDS
     if codec not in {"snappy", "zstd"}:  # fastavro needs one more package for these
@@ -124,7 +131,7 @@ def test_any_bytes_are_refused_or_read(noise: bytes) -> None:
 
 
 def test_the_encoder_counts_the_bytes_of_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro_files, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(manifest_records, "BLOCK_BYTES", 100)
     encoder = RecordEncoder(SMALL, "null")
     for record in RECORDS:
         encoder.add(record)

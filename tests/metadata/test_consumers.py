@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.metadata.consumers import Consumers
-from lakewright.metadata.snapshots import Changelogs
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.metadata.refs import Consumers
+from lakewright.metadata.snapshot_files import Changelogs
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 from support.golden import WAREHOUSE
 
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import FileSystemCatalog
+from contract.faulty_storage import FaultyStorage, MemoryStorage
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
 from lakewright.commit.committer import Committer
 from lakewright.errors import CorruptTableError, NotFoundError
-from lakewright.metadata.entry_columns import EntryColumns
-from lakewright.metadata.manifest_cache import CACHE, ManifestCache, is_random
-from lakewright.read.scan import pick_snapshot, scan
-from lakewright.testing.storage import FaultyStorage, MemoryStorage
+from lakewright.metadata.manifest_columns import EntryColumns
+from lakewright.metadata.manifest_files import CACHE, ManifestCache, is_random
+from lakewright.read.manifest_scan import scan
+from lakewright.read.time_travel import resolve_snapshot
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 MANIFEST = "/manifest/"
@@ -108,15 +109,15 @@ def test_a_name_that_comes_again_shows_the_new_file(
 ) -> None:
     """The manifest of a write job has the same name in a table that was made anew, or after a rollback."""
     if columns:
-        monkeypatch.setattr("lakewright.metadata.manifests._COLUMNS_MIN", 1)
-        monkeypatch.setattr("lakewright.formats.avro.columns.LANES_MIN", 0)
+        monkeypatch.setattr("lakewright.metadata.manifest_files._COLUMNS_MIN", 1)
+        monkeypatch.setattr("lakewright.formats.avro_columns.LANES_MIN", 0)
 
     def written(table: lw.FileStoreTable, id_: int) -> str:
         builder = table.new_stream_write_builder()
         with builder.new_write() as write:
             messages = [replace(m, write_id="job") for m in write.write_arrow(rows(id_)).prepare_commit(7)]
         Committer(table.store, commit_user="job").commit(messages, 7)
-        snapshot = pick_snapshot(table.store)
+        snapshot = resolve_snapshot(table.store)
         assert snapshot is not None
         return table.store.manifests.files_of(snapshot)[-1].file_name
 
@@ -248,8 +249,8 @@ def test_what_was_decoded_as_columns_serves_small_reads_too(tmp_path: Path, monk
     lw.write_table(rows(1), table)
     snapshot = table.store.snapshots.get(1)
     with monkeypatch.context() as patch:
-        patch.setattr("lakewright.metadata.manifests._COLUMNS_MIN", 1)
-        patch.setattr("lakewright.formats.avro.columns.LANES_MIN", 0)
+        patch.setattr("lakewright.metadata.manifest_files._COLUMNS_MIN", 1)
+        patch.setattr("lakewright.formats.avro_columns.LANES_MIN", 0)
         chosen = table.store.manifests.live_of(table.store.manifests.files_of(snapshot), snapshot)
     assert not isinstance(chosen, list)
     assert isinstance(chosen.parts[0], EntryColumns)

@@ -14,18 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError, UnsupportedError
-from lakewright.metadata import avro_files
-from lakewright.metadata.manifest_merge import MergeLimits, may_hold, plan_merge
+from lakewright.metadata import manifest_records
+from lakewright.metadata.manifest_files import Manifests, MergeLimits, Namer, may_contain_partitions, plan_merge
 from lakewright.metadata.manifest_records import ENTRY_SCHEMA, ENTRY_SCHEMA_SEQUENCES, entry_record
-from lakewright.metadata.manifests import Manifests, Namer
-from lakewright.spec.datafile import EMPTY_STATS, IndexFile
-from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile, merge_entries
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows.binary_row import decode_row, encode_row
+from lakewright.spec.binary_row import decode_row, encode_row
+from lakewright.spec.manifest import (
+    ADD,
+    DELETE,
+    EMPTY_STATS,
+    IndexEntry,
+    IndexFile,
+    ManifestEntry,
+    ManifestFile,
+    merge_entries,
+)
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
+from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import AtomicType, DataType
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 from support.effort import examples
 from support.facts import data_file, encode_records, entry, index_files, text_partition
 
@@ -108,7 +115,7 @@ def test_an_unpartitioned_table_has_empty_partition_statistics(tmp_path: Path) -
 
 
 def test_manifests_roll_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(avro_files, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(manifest_records, "BLOCK_BYTES", 1000)
     store = manifests(tmp_path, manifest__target_file_size="3 kb", manifest__compression="null")
     entries = [entry(f"file-{n}") for n in range(100)]
     written = store.write(entries, schema_id=0)
@@ -320,7 +327,7 @@ def test_partitions_are_looked_for_in_the_bounds_of_a_manifest(tmp_path: Path) -
     store = manifests(tmp_path, TEXT)
     entries = [entry(p, partition=text_partition(p)) for p in ("b", "d")]
     stats = store.write(entries, schema_id=0)[0].partition_stats
-    assert [may_hold(stats, {(p,)}, TEXT) for p in ("a", "b", "c", "d", "e", None)] == [
+    assert [may_contain_partitions(stats, {(p,)}, TEXT) for p in ("a", "b", "c", "d", "e", None)] == [
         False,
         True,
         True,
@@ -328,9 +335,9 @@ def test_partitions_are_looked_for_in_the_bounds_of_a_manifest(tmp_path: Path) -
         False,
         False,
     ]
-    assert not may_hold(stats, set(), TEXT)
-    assert may_hold(EMPTY_STATS, {("a",)}, TEXT)
-    assert may_hold(EMPTY_STATS, {()}, ())
+    assert not may_contain_partitions(stats, set(), TEXT)
+    assert may_contain_partitions(EMPTY_STATS, {("a",)}, TEXT)
+    assert may_contain_partitions(EMPTY_STATS, {()}, ())
 
 
 @st.composite

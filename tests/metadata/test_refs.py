@@ -8,8 +8,8 @@ import pytest
 from lakewright.errors import CorruptTableError, InvalidInputError, TagAlreadyExistException, TagNotExistException
 from lakewright.metadata.refs import Tags, branches
 from lakewright.spec.snapshot import CommitKind, Snapshot, Tag, to_json
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 
 ONE = Snapshot(1, 0, "b", "d", "user", 1, CommitKind.APPEND, 1000)
 TWO = Snapshot(2, 0, "b", "d", "user", 1, CommitKind.APPEND, 2000)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.faulty_storage import FaultyStorage
 from lakewright.errors import CorruptTableError, NotFoundError
-from lakewright.metadata.snapshots import BODY_READS_MAX, Snapshots
+from lakewright.metadata.snapshot_files import BODY_READS_MAX, SnapshotFiles
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
-from lakewright.storage.object import ObjectStorage
-from lakewright.testing.storage import FaultyStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.object_storage import ObjectStorage
+from lakewright.storage.table_layout import Layout
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Table:
     def __post_init__(self) -> None:
         self.directory = self.root / "snapshot"
         self.directory.mkdir(exist_ok=True)
-        self.snapshots = Snapshots(LocalStorage(durable=False), Layout(str(self.root)), sleep=self.waits.append)
+        self.snapshots = SnapshotFiles(LocalStorage(durable=False), Layout(str(self.root)), sleep=self.waits.append)
 
     def put(self, *ids: int, user: str = "user", watermark: int | None = None) -> None:
         for number in ids:
@@ -78,7 +78,7 @@ def test_a_hint_being_replaced_is_read_again(table: Table) -> None:
 @pytest.mark.parametrize(("seen", "newest"), [(4, 5), (9, 10), (95, 104), (2500, 2501), (9998, 10001), (2500, 2400)])
 def test_on_a_remote_store_any_higher_id_is_found(seen: int, newest: int) -> None:
     storage = FaultyStorage(ObjectStorage("memory://"))
-    snapshots = Snapshots(storage, Layout(f"memory:///snapshots-{uuid.uuid4()}"))
+    snapshots = SnapshotFiles(storage, Layout(f"memory:///snapshots-{uuid.uuid4()}"))
 
     def put(number: int) -> None:
         snapshot = Snapshot(number, 0, "b", "d", "user", 1, CommitKind.APPEND, number * 1000)
@@ -225,7 +225,7 @@ def test_a_damaged_snapshot_is_reported_at_once(table: Table) -> None:
 
 def test_an_expiry_that_moves_the_earliest_is_followed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.put(4, 5)
-    monkeypatch.setattr(Snapshots, "earliest_id", lambda _: 2)
+    monkeypatch.setattr(SnapshotFiles, "earliest_id", lambda _: 2)
     found = table.snapshots.earliest()
     assert found is not None
     assert found.id == 4

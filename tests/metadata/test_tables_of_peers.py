@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.metadata.manifests import Manifests
+from lakewright.metadata.manifest_files import Manifests
 from lakewright.metadata.refs import Tags
-from lakewright.metadata.snapshots import Snapshots
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.rows.binary_row import decode_row
+from lakewright.metadata.snapshot_files import SnapshotFiles
+from lakewright.spec.binary_row import decode_row
+from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import AtomicType
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 
 STORAGE = LocalStorage()
 PEERS = Path(__file__).parent / "peer_tables"
@@ -31,7 +31,7 @@ PEERS = Path(__file__).parent / "peer_tables"
 def test_tables_of_the_peers_are_read(name: str, kind: str, values: dict[object, int]) -> None:
     types = (AtomicType(kind),)
     layout = Layout(str(PEERS / name))
-    snapshots, store = Snapshots(STORAGE, layout), Manifests(STORAGE, layout, types, CoreOptions.from_dict({}))
+    snapshots, store = SnapshotFiles(STORAGE, layout), Manifests(STORAGE, layout, types, CoreOptions.from_dict({}))
     latest = snapshots.latest()
     assert latest is not None
     live = store.live(latest)

@@ -12,8 +12,8 @@ from ray.data import Dataset
 
 import lakewright as lw
 import lakewright.ray as lwr
-from lakewright.ray import read_table, write, write_table
-from lakewright.testing.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from contract.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from lakewright.ray import dataset_write, read_table, write_table
 from support.effort import some
 from support.ray_rows import arrow_of
 
@@ -68,7 +68,7 @@ class Ray:
         return lwr.merge(frame, table, on)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(write, "run_write", lambda *_: pytest.fail("a task was started"))
+        monkeypatch.setattr(dataset_write, "run_write", lambda *_: pytest.fail("a task was started"))
 
 
 pytestmark = pytest.mark.usefixtures("ray_session")
@@ -77,9 +77,9 @@ pytestmark = pytest.mark.usefixtures("ray_session")
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Ray:
     """Let several writers share even a few rows."""
-    monkeypatch.setattr(write, "_ALONE_BYTES", 0)
-    monkeypatch.setattr(write, "_SEND_BYTES", 1)
-    monkeypatch.setattr(write, "_TASK_BYTES", 1)
+    monkeypatch.setattr(dataset_write, "_ALONE_BYTES", 0)
+    monkeypatch.setattr(dataset_write, "_SEND_BYTES", 1)
+    monkeypatch.setattr(dataset_write, "_TASK_BYTES", 1)
     return Ray()
 
 

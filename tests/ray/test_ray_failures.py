@@ -14,11 +14,11 @@ import ray
 from ray.exceptions import RayError
 
 import lakewright as lw
-from lakewright.compact.job import run_plan
-from lakewright.compact.task import plan_compaction
-from lakewright.distributed.compaction import compacting_on
-from lakewright.ray import tasks, write, write_table
-from lakewright.ray.tasks import RayWorkers, WriteSettings
+from lakewright.compact.compaction_job import run_plan
+from lakewright.compact.compaction_plan import plan_compaction
+from lakewright.compact.distributed_compaction import compaction_runner
+from lakewright.ray import dataset_write, ray_engine, write_table
+from lakewright.ray.ray_engine import RayEngine, RayWriteSettings
 from support.effort import some
 from support.ray_child import (
     ROWS,
@@ -36,8 +36,8 @@ pytestmark = pytest.mark.usefixtures("ray_session")
 
 def _take_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several writers share even a few rows."""
-    monkeypatch.setattr(write, "_ALONE_BYTES", 0)
-    monkeypatch.setattr(write, "_SEND_BYTES", 1)
+    monkeypatch.setattr(dataset_write, "_ALONE_BYTES", 0)
+    monkeypatch.setattr(dataset_write, "_SEND_BYTES", 1)
 
 
 # ---- workers ---------------------------------------------------------------------------------------------------------
@@ -82,8 +82,8 @@ def test_a_worker_that_dies_in_the_compaction_is_replaced(tmp_path: Path) -> Non
     table = table_for("upsert", tmp_path)
     write_table(dataset_of(), table)
     store = trapped(table, TrapStorage(durable=False, deed="kill", marks=str(tmp_path / "marks"))).store
-    workers = RayWorkers(WriteSettings())
-    result = run_plan(store, lambda newest: plan_compaction(store, newest, full=True), compacting_on(workers))
+    workers = RayEngine(RayWriteSettings())
+    result = run_plan(store, lambda newest: plan_compaction(store, newest, full=True), compaction_runner(workers))
     assert (tmp_path / "marks" / "0").exists()
     assert (result.buckets, result.rows) == (2, ROWS)
     assert rows_of(table) == expected_rows()
@@ -173,10 +173,10 @@ def test_short_tasks_are_not_cancelled_after_an_error(monkeypatch: pytest.Monkey
     """Ray may abort the driver when it cancels a task at the moment when that starts or ends."""
     cancelled: list[object] = []
     monkeypatch.setattr(ray, "cancel", lambda task, **_: cancelled.append(task))
-    monkeypatch.setattr(tasks, "_END_SECONDS_MAX", 120)
+    monkeypatch.setattr(ray_engine, "_END_SECONDS_MAX", 120)
 
     def fail() -> None:
-        with tasks.Tasks(WriteSettings(), tasks.ProgressReport(None)) as running:
+        with ray_engine.Tasks(RayWriteSettings(), ray_engine.ProgressReport(None)) as running:
             running.start(ray.remote(lambda: time.sleep(0.1)))
             raise ValueError("the input is bad")
 

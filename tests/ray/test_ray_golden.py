@@ -10,7 +10,7 @@ from ray import cloudpickle
 
 import lakewright as lw
 from lakewright.errors import UnsupportedError
-from lakewright.ray.read import TableDatasource, read_table
+from lakewright.ray.dataset_read import TableDatasource, read_table
 from support.golden import SAMPLE, WAREHOUSE, expected, expected_rows, in_order, normalised, sampled, spelled
 from support.ray_rows import arrow_of
 

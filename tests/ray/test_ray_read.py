@@ -18,12 +18,12 @@ import ray.data
 from ray.data import Dataset
 
 import lakewright as lw
-from lakewright.catalog.open import read_builder
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 from lakewright.ray import read_table
-from lakewright.ray.read import TableDatasource
-from lakewright.read.builder import TableRead
-from lakewright.read.request import ReadRequest
+from lakewright.ray.dataset_read import TableDatasource
+from lakewright.read.read_builder import ReadRequest
+from lakewright.read.table_read import TableRead
+from lakewright.table.open_table import read_builder
 from support.branch_tables import fallback_table
 from support.effort import some
 from support.ray_rows import arrow_of

@@ -12,7 +12,7 @@ from ray.data import Dataset
 import lakewright as lw
 import lakewright.ray as lwr
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.ray.rows import match
+from lakewright.ray import row_joins
 from support.effort import some
 from support.ray_rows import arrow_of
 from support.row_changes import KINDS, SCHEMA, bag, frame, new_table
@@ -25,8 +25,8 @@ TRACKED = [kind for kind in KINDS if "tracked" in kind or "evolution" in kind]
 @pytest.fixture(params=some(["in every task", "by hash"], 1), autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "by hash":
-        monkeypatch.setattr(match, "_SMALL_BYTES", -1)
-        monkeypatch.setattr(match, "_SHARE_BYTES", 100)
+        monkeypatch.setattr(row_joins, "_SMALL_BYTES", -1)
+        monkeypatch.setattr(row_joins, "_SHARE_BYTES", 100)
 
 
 def table_of(root: Path, kind: str) -> lw.FileStoreTable:

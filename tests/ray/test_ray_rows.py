@@ -17,10 +17,10 @@ from ray.exceptions import RayError
 
 import lakewright as lw
 import lakewright.ray as lwr
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.ray.rows import match
+from lakewright.ray import row_joins
 from lakewright.spec.snapshot import Snapshot
 from support import traps
 from support.effort import examples, some
@@ -70,9 +70,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def by_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     """Share sources out by a hash of their keys, to several tasks."""
-    monkeypatch.setattr(match, "_SMALL_BYTES", -1)
-    monkeypatch.setattr(match, "_SHARE_BYTES", 400)
-    monkeypatch.setattr(match, "_SEND_BYTES", 200)
+    monkeypatch.setattr(row_joins, "_SMALL_BYTES", -1)
+    monkeypatch.setattr(row_joins, "_SHARE_BYTES", 400)
+    monkeypatch.setattr(row_joins, "_SEND_BYTES", 200)
 
 
 def keyed_or_not(root: Path, kind: str, files: int = 3) -> lw.FileStoreTable:

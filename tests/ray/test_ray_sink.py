@@ -12,8 +12,8 @@ import ray.data
 
 import lakewright as lw
 import lakewright.ray as lwr
+from contract.engine_suite import DAY, KINDS, MORE, ROWS, arrow, in_order, new_table, tuples
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.testing.engine_suite import DAY, KINDS, MORE, ROWS, arrow, in_order, new_table, tuples
 from support.effort import some
 from support.ray_rows import arrow_of
 from support.spark_writes import assert_tidy

@@ -14,16 +14,11 @@ import ray
 from ray.data import Dataset
 
 import lakewright as lw
-from lakewright.calls import Progress
-from lakewright.distributed import compaction
-from lakewright.errors import (
-    InvalidInputError,
-    LakewrightError,
-    LakewrightWarning,
-    UnsupportedError,
-)
-from lakewright.ray import WriteResult, read_table, write, write_table
-from lakewright.ray.tasks import error_of_ours
+from lakewright.compact import distributed_compaction
+from lakewright.engine.job_progress import Progress
+from lakewright.errors import InvalidInputError, LakewrightError, LakewrightWarning, UnsupportedError
+from lakewright.ray import WriteResult, dataset_write, read_table, write_table
+from lakewright.ray.ray_engine import error_of_ours
 from lakewright.spec.snapshot import CommitKind
 from support.effort import some
 from support.peers import PYTHON, Peers
@@ -55,9 +50,9 @@ def _lazy(dataset: Dataset) -> Dataset:
 @pytest.fixture
 def shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several writers share even a few rows."""
-    monkeypatch.setattr(write, "_ALONE_BYTES", 0)
-    monkeypatch.setattr(write, "_SEND_BYTES", 1)
-    monkeypatch.setattr(write, "_TASK_BYTES", 1)
+    monkeypatch.setattr(dataset_write, "_ALONE_BYTES", 0)
+    monkeypatch.setattr(dataset_write, "_SEND_BYTES", 1)
+    monkeypatch.setattr(dataset_write, "_TASK_BYTES", 1)
 
 
 # ---- kinds of tables -------------------------------------------------------------------------------------------------
@@ -97,7 +92,7 @@ def test_small_blocks_do_not_become_small_files(tmp_path: Path) -> None:
 
 
 def test_a_large_block_is_written_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "_TASK_BYTES", 1000)
+    monkeypatch.setattr(dataset_write, "_TASK_BYTES", 1000)
     for number, dataset in enumerate((_dataset(blocks=1), ray.data.from_pandas(_ROWS.to_pandas()))):
         table = new_table(tmp_path, name=f"t{number}")
         assert write_table(dataset, table).tasks > 2
@@ -164,7 +159,7 @@ def test_blocks_may_be_of_any_kind(tmp_path: Path) -> None:
 
 
 def test_what_is_no_dataset_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(write, "run_write", lambda *_: pytest.fail("something ran"))
+    monkeypatch.setattr(dataset_write, "run_write", lambda *_: pytest.fail("something ran"))
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
     with pytest.raises(InvalidInputError, match=r"ray\.data\.from_arrow"):
         write_table(cast("Dataset", _ROWS), table)
@@ -245,13 +240,13 @@ def test_concurrency_bounds_the_writers(tmp_path: Path) -> None:
 
 
 def test_answers_that_are_missing_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep = write.TableSink.on_write_complete
+    keep = dataset_write.RayTableSink.on_write_complete
 
-    def lose_the_first(self: write.TableSink, write_result: Any) -> None:  # noqa: ANN401 - Ray's own type
+    def lose_the_first(self: dataset_write.RayTableSink, write_result: Any) -> None:  # noqa: ANN401 - Ray's own type
         keep(self, write_result)
         del self.answers[0]
 
-    monkeypatch.setattr(write.TableSink, "on_write_complete", lose_the_first)
+    monkeypatch.setattr(dataset_write.RayTableSink, "on_write_complete", lose_the_first)
     table = new_table(tmp_path)
     with pytest.raises(LakewrightError, match="twice or not at all"):
         write_table(_lazy(_dataset()), table)
@@ -259,7 +254,7 @@ def test_answers_that_are_missing_are_noticed(tmp_path: Path, monkeypatch: pytes
 
 
 def test_compactions_after_a_commit_run_on_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "run_task", lambda *_, **__: pytest.fail("it ran in the driver"))
+    monkeypatch.setattr(distributed_compaction, "run_task", lambda *_, **__: pytest.fail("it ran in the driver"))
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2", "deletion-vectors.enabled": "true"})
     write_table(_dataset(), table)
     newest = table.store.snapshots.latest()

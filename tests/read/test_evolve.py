@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.read.casts import cast_array
-from lakewright.read.evolve import plan_evolution, stats_safe
-from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
-from lakewright.spec.schema.type_changes import Cast, cast_between
+from lakewright.read.file_evolution import cast_array, plan_evolution, stats_safe
+from lakewright.spec.arrow_types import to_arrow_schema, to_arrow_type
+from lakewright.spec.scalars import to_array, to_text
+from lakewright.spec.schema_evolution import Cast, cast_between
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
-from lakewright.spec.values import to_array, to_text
 from support.effort import examples
 from support.values import SCALARS, values_of
 

@@ -9,9 +9,9 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import BranchNotExistException, InvalidInputError, UnsupportedError
-from lakewright.read.splits.java import to_java
-from lakewright.read.splits.split import DataSplit
+from lakewright.read.data_split import DataSplit
 from support.branch_tables import COLUMNS, fallback_table, make_branch, rows_of
+from support.java_splits import to_java
 
 FALLBACK, PRIMARY = "scan.fallback-branch", "scan.primary-branch"
 

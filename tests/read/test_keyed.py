@@ -8,13 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.metadata.store import TableStore
-from lakewright.read.keyed_files import KeyedFiles
-from lakewright.read.scan import FileSchemas, pick_snapshot
-from lakewright.read.splits.plan import deletions_of
-from lakewright.spec.datafile import COMPACT, EMPTY_ROW
-from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
-from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_file_reader import KeyedFiles
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.read.split_planning import deletions_of
+from lakewright.read.time_travel import resolve_snapshot
+from lakewright.spec.manifest import COMPACT, EMPTY_ROW
+from lakewright.spec.predicate import PredicateBuilder
+from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 from support.read_tables import golden_store
 
@@ -31,7 +32,7 @@ def reader(store: TableStore, *columns: str, bucket: KeyedBucket | None = None) 
     deletions = {}
     if bucket is not None:
         bucket.publish()
-        snapshot = pick_snapshot(store)
+        snapshot = resolve_snapshot(store)
         assert snapshot is not None
         assert snapshot.index_manifest is not None
         deletions = deletions_of(store, store.manifests.read_index(snapshot.index_manifest))
@@ -105,7 +106,7 @@ def test_a_run_is_its_files_one_after_the_other(store: TableStore) -> None:
 
 def test_files_of_older_schemas_read_as_todays() -> None:
     store = golden_store("evolve.pk")
-    snapshot = pick_snapshot(store)
+    snapshot = resolve_snapshot(store)
     assert snapshot is not None
     entries = store.manifests.live(snapshot)
     assert len({entry.file.schema_id for entry in entries}) > 1
@@ -119,7 +120,7 @@ def test_files_of_older_schemas_read_as_todays() -> None:
 
 def test_partition_columns_come_from_the_manifest() -> None:
     store = golden_store("pk.cross_partition")
-    snapshot = pick_snapshot(store)
+    snapshot = resolve_snapshot(store)
     assert snapshot is not None
     for entry in store.manifests.live(snapshot):
         files = KeyedFiles(store, FileSchemas(store), entry.partition, entry.bucket, store.schema.partition_fields)

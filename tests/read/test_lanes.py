@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from lakewright.read.lanes import in_order, mapped
+from lakewright.storage.concurrency import in_order, mapped
 
 
 def _count(start: int, stop: int) -> Iterator[int]:

@@ -10,17 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.formats.avro import columns as avro_columns
-from lakewright.metadata import manifests as manifests_module
-from lakewright.metadata.manifest_cache import CACHE
-from lakewright.metadata.store import TableStore
-from lakewright.read.pruning.ranges import ManifestRanges
-from lakewright.read.scan import entry_pruner, scan
-from lakewright.spec.datafile import SimpleStats
-from lakewright.spec.manifest import DELETE, ManifestEntry, ManifestFile
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import TRUE, Predicate
-from lakewright.spec.rows.binary_row import encode_row
+from lakewright.formats import avro_columns
+from lakewright.metadata import manifest_files as manifests_module
+from lakewright.metadata.manifest_files import CACHE
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.manifest_scan import entry_pruner, scan
+from lakewright.read.pruning import ManifestRanges
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import DELETE, ManifestEntry, ManifestFile, SimpleStats
+from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from support.effort import each_once, examples
 from support.facts import data_file

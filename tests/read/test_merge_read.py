@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from contract.faulty_storage import MemoryStorage
 from lakewright.errors import CorruptTableError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.scan import pick_snapshot, scan
-from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import Predicate
-from lakewright.testing.storage import MemoryStorage
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.manifest_scan import scan
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.read.time_travel import resolve_snapshot
+from lakewright.spec.predicate import Predicate, PredicateBuilder
+from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER
 from support.effort import examples
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 
@@ -277,7 +277,7 @@ def _plain(store: TableStore, *files: tuple[int, dict[int, Values]]) -> KeyedBuc
 
 def _left(store: TableStore, predicate: str) -> list[str]:
     """Return the files that a scan leaves."""
-    snapshot = pick_snapshot(store)
+    snapshot = resolve_snapshot(store)
     assert snapshot is not None
     bound = ReadBuilder(store).with_filter(predicate).new_scan()
     return [file.file_name for split in bound.plan().splits() for file in split.files]
@@ -381,7 +381,7 @@ def test_a_missing_file_of_a_section_is_damage(tmp_path: Path) -> None:
 def test_the_funnel_counts_only_files_that_can_be_seen() -> None:
     store = new_store({"deletion-vectors.enabled": "true"})
     _plain(store, (5, {1: (1, "a")}), (0, {1: (2, "b")})).publish()
-    snapshot = pick_snapshot(store)
+    snapshot = resolve_snapshot(store)
     assert snapshot is not None
     funnel = scan(store, snapshot).funnel
     assert (funnel.files_total, funnel.files_after_partition, funnel.files_after_stats) == (1, 1, 1)

@@ -17,21 +17,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.formats.avro import columns as avro_columns
-from lakewright.formats.avro.columns import Longs
-from lakewright.metadata import manifests as manifests_module
-from lakewright.metadata.entry_columns import EntryColumns
-from lakewright.metadata.entry_parts import ChosenEntries, EntryList
-from lakewright.metadata.manifest_cache import CACHE
-from lakewright.metadata.store import TableStore
-from lakewright.read.scan import ScanResult, scan
-from lakewright.read.splits.plan import plan_splits
-from lakewright.read.splits.split import DataSplit, DeletionFile
-from lakewright.spec.datafile import EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.manifest import DELETE, ManifestEntry, ManifestFile
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import TRUE, Predicate
-from lakewright.spec.rows.binary_row import encode_row
+from lakewright.formats import avro_columns
+from lakewright.formats.avro_columns import Longs
+from lakewright.metadata import manifest_files as manifests_module
+from lakewright.metadata.manifest_columns import EntryColumns, EntryList, SelectedEntries
+from lakewright.metadata.manifest_files import CACHE
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit, DeletionFile
+from lakewright.read.manifest_scan import ScanResult, scan
+from lakewright.read.split_planning import plan_splits
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import DELETE, EMPTY_STATS, DataFile, ManifestEntry, ManifestFile, SimpleStats
+from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import DataField, Value
 from support.effort import examples, is_thin
@@ -204,11 +201,11 @@ def mixed(
 
 
 def kinds_of_parts(result: ScanResult) -> list[type]:
-    return [type(part) for part in result.found.parts] if isinstance(result.found, ChosenEntries) else []
+    return [type(part) for part in result.found.parts] if isinstance(result.found, SelectedEntries) else []
 
 
 def splits_of(
-    store: TableStore, snapshot: Snapshot, found: tuple[ManifestEntry, ...] | ChosenEntries
+    store: TableStore, snapshot: Snapshot, found: tuple[ManifestEntry, ...] | SelectedEntries
 ) -> list[DataSplit]:
     """Return the splits of a plan, some of them small and some of several files."""
     store = store.with_schema(store.schema.with_options({"source.split.target-size": "12 mb"}))
@@ -216,8 +213,8 @@ def splits_of(
     return plan_splits(store, snapshot.id, found, gone)
 
 
-def _entries(found: tuple[ManifestEntry, ...] | ChosenEntries) -> Sequence[ManifestEntry]:
-    return found.entries() if isinstance(found, ChosenEntries) else found
+def _entries(found: tuple[ManifestEntry, ...] | SelectedEntries) -> Sequence[ManifestEntry]:
+    return found.entries() if isinstance(found, SelectedEntries) else found
 
 
 @settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from contract.faulty_storage import MemoryStorage
 from lakewright.errors import NotFoundError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.files import BucketFiles
-from lakewright.read.outdated import OutdatedFinder, can_find_outdated
-from lakewright.read.scan import FileSchemas
-from lakewright.read.splits.split import DataSplit
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from lakewright.testing.storage import MemoryStorage
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_file_reader import BucketReader
+from lakewright.read.data_split import DataSplit
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spark.computed_vectors import OutdatedFinder, can_find_outdated
+from lakewright.spec.manifest import EMPTY_ROW
+from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from support.effort import examples
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 
@@ -94,7 +94,7 @@ def ids_left(store: TableStore, splits: Sequence[DataSplit], finder: OutdatedFin
         outdated = finder.outdated(split)
         assert set(outdated) <= {file.file_name for file in split.files}
         for file in split.files:
-            source = BucketFiles(store, FileSchemas(store), EMPTY_ROW, 0)
+            source = BucketReader(store, FileSchemas(store), EMPTY_ROW, 0)
             ids = [i for _, batch in source.rows(file, [store.schema.field("id")]) for i in batch.column(0).to_pylist()]
             lost = outdated.get(file.file_name, np.empty(0, np.uint64))
             assert file.file_name not in outdated or len(lost), "a file without outdated rows is not named"

@@ -18,15 +18,15 @@ from lakewright.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from lakewright.metadata.store import TableStore
-from lakewright.read import reader as reader_module
-from lakewright.read.builder import ReadBuilder
+from lakewright.metadata.table_store import TableStore
+from lakewright.read import split_reader as reader_module
+from lakewright.read.data_split import Row
 from lakewright.read.projection import plan_projection
-from lakewright.read.splits.split import Row
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.filter_text import parse_predicate
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.predicate.text import parse_predicate
 from lakewright.spec.types import AtomicType, DataField, RowType
-from lakewright.table.table import FileStoreTable
+from lakewright.table.file_store_table import FileStoreTable
 from support.read_tables import append, golden_store, new_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.int32()), ("name", pa.string())])

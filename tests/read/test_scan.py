@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import InvalidInputError, NotFoundError, TagNotExistException, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.pruning.prune import devolve, matching_buckets
-from lakewright.read.scan import pick_snapshot, scan
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import FALSE, TRUE
-from lakewright.spec.predicate.text import parse_predicate
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.manifest_scan import scan
+from lakewright.read.pruning import devolve, matching_buckets
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.read.time_travel import resolve_snapshot
+from lakewright.spec.filter_text import parse_predicate
+from lakewright.spec.predicate import FALSE, TRUE, PredicateBuilder
 from lakewright.spec.types import AtomicType, DataField
 from support.golden import expected
 from support.read_tables import append, golden_store, new_table
@@ -29,7 +29,7 @@ def _with(store: TableStore, options: Mapping[str, str]) -> TableStore:
 
 
 def _picked(options: Mapping[str, str]) -> int | None:
-    snapshot = pick_snapshot(golden_store("meta.tags", options))
+    snapshot = resolve_snapshot(golden_store("meta.tags", options))
     return None if snapshot is None else snapshot.id
 
 
@@ -51,8 +51,8 @@ def test_the_options_name_the_snapshot() -> None:
         assert _picked({"scan.tag-name": tag}) == wanted
         assert _picked({"scan.version": tag}) == wanted
     assert _picked({"scan.version": "2"}) == 2
-    assert pick_snapshot(golden_store("append.no_snapshot")) is None
-    compacted = pick_snapshot(golden_store("append.unaware_compacted", {"scan.mode": "compacted-full"}))
+    assert resolve_snapshot(golden_store("append.no_snapshot")) is None
+    compacted = resolve_snapshot(golden_store("append.unaware_compacted", {"scan.mode": "compacted-full"}))
     assert compacted is not None
     assert compacted.commit_kind == "COMPACT"
 
@@ -84,7 +84,7 @@ def test_the_funnel_counts_the_files_that_each_step_leaves(tmp_path: Path) -> No
         rows = {"id": [n * 10 + i for i in range(4)], "p": ["a", "a", "b", "b"], "name": [f"n{n}"] * 4}
         append(store, pa.table(rows, schema=SCHEMA))
     append(store, pa.table({"id": [99], "p": ["z"], "name": [None]}, schema=SCHEMA))
-    snapshot = pick_snapshot(store)
+    snapshot = resolve_snapshot(store)
     assert snapshot is not None
 
     def funnel(text: str) -> tuple[int, ...]:

@@ -51,9 +51,9 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     if not INSTALLED:
         for name, module in _stand_in().items():
             monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.delitem(sys.modules, "lakewright.torch", raising=False)
-    yield importlib.import_module("lakewright.torch")
-    sys.modules.pop("lakewright.torch", None)
+    monkeypatch.delitem(sys.modules, "lakewright.integrations.torch_datasets", raising=False)
+    yield importlib.import_module("lakewright.integrations.torch_datasets")
+    sys.modules.pop("lakewright.integrations.torch_datasets", None)
 
 
 @pytest.fixture

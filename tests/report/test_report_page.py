@@ -16,13 +16,12 @@ import pytest
 
 import lakewright as lw
 from lakewright.cli.main import main
-from lakewright.display.words import in_size
-from lakewright.report.advice import advice_of
-from lakewright.report.facts import Commit, Expiry, Orphans, Partition, Shortened, TableFacts, Totals
-from lakewright.report.gather import gather
-from lakewright.report.page import page
-from lakewright.report.style import DARK, LIGHT, SHAPES
-from lakewright.statements.parse.parser import parse_statement
+from lakewright.display import format_bytes
+from lakewright.metadata.table_summary import Shortened
+from lakewright.report.gather_facts import advice_of, gather
+from lakewright.report.report_facts import Commit, Expiry, Orphans, PartitionFacts, TableFacts, Totals
+from lakewright.report.report_page import DARK, LIGHT, SHAPES, page
+from lakewright.statements.parser import parse_statement
 from support.command_tables import parse_words
 from support.report_tables import PANELS, odd_table, orders
 
@@ -104,7 +103,7 @@ def test_the_figures_are_those_of_the_system_tables(table: lw.FileStoreTable, fa
     level_0 = [file for file in files if file["level"] == 0]
     assert facts.buckets.level_0_files == len(level_0) > 0
     shown = Page(page(facts)).shown
-    for figure in (f"{sum(sizes):,} bytes", in_size(max(one["file_size_in_bytes"] for one in partitions))):
+    for figure in (f"{sum(sizes):,} bytes", format_bytes(max(one["file_size_in_bytes"] for one in partitions))):
         assert figure in shown
 
 
@@ -229,7 +228,7 @@ def test_a_table_without_snapshots_and_one_of_a_single_row(tmp_path: Path) -> No
 
 
 def test_a_page_is_bounded(facts: TableFacts) -> None:
-    many = tuple(Partition(f"day={at}", 1, 10, 1000 - at % 7) for at in range(20))
+    many = tuple(PartitionFacts(f"day={at}", 1, 10, 1000 - at % 7) for at in range(20))
     commits = tuple(
         Commit(
             at,

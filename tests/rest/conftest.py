@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lakewright.rest.api import RestApi
+from lakewright.catalog.rest_api import RestApi
 from support.scripted_http import QUICK, Answer, Script, scripted
 
 

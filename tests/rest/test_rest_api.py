@@ -9,12 +9,12 @@ from datetime import timedelta
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.rest_api import RestApi
+from lakewright.catalog.rest_authority import RestAuthority, RestTable
 from lakewright.errors import CatalogServerError, LakewrightError, NotFoundError
-from lakewright.rest.api import RestApi
-from lakewright.rest.table import RestHome, RestTable
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import Partition
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from support.scripted_http import QUICK, Answer, Script
 
@@ -353,7 +353,7 @@ def test_names_that_mean_directories_are_never_sent(api: RestApi, script: Script
 @pytest.mark.parametrize("status", [200, 501])
 def test_a_server_is_told_about_partitions_that_are_done_if_it_wants_to_know(script: Script, status: int) -> None:
     script.will(Answer(body={"defaults": {"prefix": "p"}}), Answer(status, {"message": "m", "code": status}))
-    home = RestHome(RestTable(RestApi.connect(_options(script), QUICK), T, "id"))
+    home = RestAuthority(RestTable(RestApi.connect(_options(script), QUICK), T, "id"))
     home.partitions_done([{"p": "x"}])
     assert script.names[1:] == ["POST /v1/p/databases/d/tables/t/partitions/mark"]
     assert script.requests[1].body == {"specs": [{"p": "x"}]}

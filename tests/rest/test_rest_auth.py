@@ -11,25 +11,26 @@ from types import SimpleNamespace
 
 import pytest
 
-from lakewright.errors import InvalidInputError, NotAuthorizedError, UnsupportedError
-from lakewright.rest import dlf
-from lakewright.rest.auth import BearerAuth, auth_of
-from lakewright.rest.dlf import (
+from lakewright.catalog import rest_auth
+from lakewright.catalog.rest_auth import (
+    BearerAuth,
     DlfAuth,
+    DlfKeys,
     GivenKeys,
-    Keys,
     KeysInFile,
     KeysOfMachine,
+    auth_of,
     current_keys,
     keys_from_json,
     renewal_time,
     signed_headers,
 )
-from lakewright.rest.http import Request
+from lakewright.catalog.rest_http import Request
+from lakewright.errors import InvalidInputError, NotAuthorizedError, UnsupportedError
 from support.scripted_http import Answer, Script
 
 NOON = datetime(2023, 12, 3, 12, 12, 12, tzinfo=UTC)
-KEYS = Keys("access-key-id", "access-key-secret", "securityToken")
+KEYS = DlfKeys("access-key-id", "access-key-secret", "securityToken")
 DLF = {"uri": "http://host", "token.provider": "dlf", "dlf.region": "cn-hangzhou"}
 STATIC = {"dlf.access-key-id": "an-id", "dlf.access-key-secret": "a-secret-text"}
 FILE = {"AccessKeyId": "id-1", "AccessKeySecret": "secret-1", "SecurityToken": "session-1"}
@@ -47,7 +48,7 @@ def test_the_signature_of_the_known_request() -> None:
 
 
 def test_a_request_without_body_and_session_signs_fewer_headers() -> None:
-    headers = signed_headers(Request("GET", "/v1/config"), Keys("i", "s"), "cn-hangzhou", NOON)
+    headers = signed_headers(Request("GET", "/v1/config"), DlfKeys("i", "s"), "cn-hangzhou", NOON)
     assert set(headers) == {"x-dlf-date", "x-dlf-content-sha256", "x-dlf-version", "Authorization"}
 
 
@@ -103,8 +104,8 @@ def test_the_region_may_stand_in_the_address(uri: str, region: str) -> None:
 @pytest.mark.parametrize(
     ("more", "source"),
     [
-        ({}, GivenKeys(Keys("an-id", "a-secret-text"))),
-        ({"security-token": "s"}, GivenKeys(Keys("an-id", "a-secret-text", "s"))),
+        ({}, GivenKeys(DlfKeys("an-id", "a-secret-text"))),
+        ({"security-token": "s"}, GivenKeys(DlfKeys("an-id", "a-secret-text", "s"))),
         ({"token-path": "/x"}, KeysInFile("/x")),
         ({"token-path": "/x", "token-loader": "ecs"}, KeysOfMachine()),
         (
@@ -137,8 +138,10 @@ def test_a_file_is_read_again_when_it_is_half_written(tmp_path: Path, monkeypatc
         if len(pauses) == 2:
             path.write_text(json.dumps(FILE))
 
-    monkeypatch.setattr(dlf, "time", SimpleNamespace(sleep=sleep, time=time.time))  # other threads sleep as they do
-    assert KeysInFile(str(path)).load() == Keys("id-1", "secret-1", "session-1")
+    monkeypatch.setattr(
+        rest_auth, "time", SimpleNamespace(sleep=sleep, time=time.time)
+    )  # other threads sleep as they do
+    assert KeysInFile(str(path)).load() == DlfKeys("id-1", "secret-1", "session-1")
     assert pauses == [1, 2]
     path.unlink()
     with pytest.raises(NotAuthorizedError, match=r"dlf\.token-path"):
@@ -148,7 +151,7 @@ def test_a_file_is_read_again_when_it_is_half_written(tmp_path: Path, monkeypatc
 
 def test_the_metadata_address_gives_the_role_and_its_keys(script: Script) -> None:
     script.will(Answer(body=b"my-role\n"), Answer(body=FILE), Answer(body=FILE))
-    keys = Keys("id-1", "secret-1", "session-1")
+    keys = DlfKeys("id-1", "secret-1", "session-1")
     assert KeysOfMachine(f"{script.uri}/creds/").load() == keys
     assert KeysOfMachine(f"{script.uri}/creds/", "other").load() == keys
     assert script.names == ["GET /creds/", "GET /creds/my-role", "GET /creds/other"]
@@ -161,8 +164,8 @@ def test_a_metadata_address_without_keys_is_an_error(script: Script) -> None:
 
 
 def test_keys_are_loaded_again_shortly_before_they_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlf, "_LOADED", {})
-    monkeypatch.setattr(dlf, "time", SimpleNamespace(sleep=lambda _: None, time=time.time))
+    monkeypatch.setattr(rest_auth, "_LOADED", {})
+    monkeypatch.setattr(rest_auth, "time", SimpleNamespace(sleep=lambda _: None, time=time.time))
     path = tmp_path / "token"
 
     def write(number: int, minutes: int) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.rest import http
-from lakewright.rest.table import RestTable
-from lakewright.testing.catalog_names import InDatabase, ids_of, rows_of
+from contract.catalog_names import InDatabase, ids_of, rows_of
+from lakewright.catalog import rest_http
+from lakewright.catalog.rest_authority import RestTable
 from support.append_races import race_appends
 from support.effort import each_once, examples, pairwise
 from support.rest_proofs import (
@@ -30,7 +30,7 @@ from support.rest_proofs import (
 )
 from support.rest_server import RestServer, running_rest
 
-PATIENCE = http.Patience(
+PATIENCE = rest_http.Patience(
     connect_seconds=60, read_seconds=60, pause_first=0.001, pause_max=0.01, retry_after_max=0.01, repeats_max=3
 )
 REQUESTS = {"snapshot": r"GET .*/tables/[^/]+/snapshot$", "commit": r"POST .*/commit$"}
@@ -48,10 +48,10 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     hangs = "hang" in request.node.callspec.params.values()
     patience = replace(PATIENCE, read_seconds=1) if hangs else PATIENCE
 
-    def impatient(uri: str, headers: Mapping[str, str], auth: http.Auth | None, _: object) -> http.Server:
-        return http.server_at(uri, headers, auth, patience)
+    def impatient(uri: str, headers: Mapping[str, str], auth: rest_http.Auth | None, _: object) -> rest_http.Server:
+        return rest_http.server_at(uri, headers, auth, patience)
 
-    monkeypatch.setattr("lakewright.rest.api.server_at", impatient)
+    monkeypatch.setattr("lakewright.catalog.rest_api.server_at", impatient)
     with running_rest(str(tmp_path / "data"), like=request.param) as started:
         yield started
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.rest_authority import RestAuthority, RestTable
+from lakewright.commit.commit_loop import ServerCommits
 from lakewright.commit.committer import Committer
-from lakewright.commit.publish import ServerCommits
 from lakewright.errors import CatalogServerError, NotAuthorizedError
-from lakewright.metadata.home import LostRace, Outcome, Published, Unknown
-from lakewright.rest.table import RestHome, RestTable
+from lakewright.metadata.authority import LostRace, Outcome, Published, Unknown
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
 from support.effort import each_once
@@ -35,7 +35,7 @@ class World:
     @property
     def home(self) -> RestTable:
         home = self.table.store.home
-        assert isinstance(home, RestHome)
+        assert isinstance(home, RestAuthority)
         return home.table
 
     def rows(self) -> int:

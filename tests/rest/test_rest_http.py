@@ -13,11 +13,21 @@ from types import SimpleNamespace
 import pytest
 from urllib3 import exceptions
 
+from lakewright.catalog import rest_http
+from lakewright.catalog.rest_auth import BearerAuth
+from lakewright.catalog.rest_http import (
+    CallFailed,
+    NeverSent,
+    NoAnswer,
+    Patience,
+    Refused,
+    Request,
+    Server,
+    pause_seconds,
+    retry_after_seconds,
+    server_at,
+)
 from lakewright.errors import InvalidInputError
-from lakewright.rest import http
-from lakewright.rest.auth import BearerAuth
-from lakewright.rest.failures import CallFailed, NeverSent, NoAnswer, Refused
-from lakewright.rest.http import Patience, Request, Server, pause_seconds, retry_after_seconds, server_at
 from support.scripted_http import Answer, Script
 
 READ = Request("GET", "/v1/x", reads_only=True)
@@ -84,7 +94,7 @@ def test_a_request_that_cannot_be_sent_is_repeated_twice(request_: Request, monk
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     pauses: list[float] = []
-    monkeypatch.setattr(http, "time", SimpleNamespace(sleep=pauses.append, time=time.time))
+    monkeypatch.setattr(rest_http, "time", SimpleNamespace(sleep=pauses.append, time=time.time))
     with pytest.raises(NeverSent, match=f"127.0.0.1:{port} cannot be reached") as failure:
         server_at(f"http://127.0.0.1:{port}", {}, None).send(request_)
     assert not failure.value.perhaps_done
@@ -107,10 +117,10 @@ def test_a_server_without_tls_is_told_and_gets_no_request(script: Script) -> Non
 def test_a_certificate_that_is_not_trusted_stops_a_request() -> None:
     cause = ssl.SSLCertVerificationError("self-signed")
     cause.verify_message = "self-signed certificate"
-    failure = http._unanswered(exceptions.SSLError(cause), "h:443")
+    failure = rest_http._unanswered(exceptions.SSLError(cause), "h:443")
     assert isinstance(failure, NeverSent)
     assert "self-signed certificate" in failure.reason
-    assert http._unanswered(exceptions.SSLError(ssl.SSLError(1, "broken")), "h:443").perhaps_done
+    assert rest_http._unanswered(exceptions.SSLError(ssl.SSLError(1, "broken")), "h:443").perhaps_done
 
 
 def test_a_read_that_times_out_is_not_repeated(script: Script) -> None:
@@ -124,7 +134,7 @@ def test_a_read_that_times_out_is_not_repeated(script: Script) -> None:
 
 def test_the_server_says_how_long_to_wait(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(http, "time", SimpleNamespace(sleep=pauses.append, time=time.time))
+    monkeypatch.setattr(rest_http, "time", SimpleNamespace(sleep=pauses.append, time=time.time))
     script.will(_refused(503, {"Retry-After": "7"}), _refused(429), Answer())
     _server(script, Patience()).send(READ)
     assert pauses[0] == 7
@@ -223,12 +233,12 @@ def test_a_server_is_pickled_without_its_connections_and_shows_no_secret(script:
 def test_a_forked_process_makes_connections_of_its_own(script: Script) -> None:
     server = _server(script)
     server.send(READ)
-    mine = http._pool("http", "127.0.0.1", script.port)
+    mine = rest_http._pool("http", "127.0.0.1", script.port)
     child = os.fork()
     if child == 0:  # pragma: no cover - another process
-        os._exit(0 if http._pool("http", "127.0.0.1", script.port) is not mine else 1)
+        os._exit(0 if rest_http._pool("http", "127.0.0.1", script.port) is not mine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert http._pool("http", "127.0.0.1", script.port) is mine
+    assert rest_http._pool("http", "127.0.0.1", script.port) is mine
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakewright.catalog.rest_api import encoded, object_name, query_text, segment
 from lakewright.errors import InvalidInputError
-from lakewright.rest.names import encoded, object_name, query_text, segment
 from lakewright.spec.identifier import Identifier
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from lakewright.catalog.rest_api import RestApi
+from lakewright.catalog.rest_catalog import issues_tokens, table_storage
+from lakewright.catalog.rest_http import Patience
 from lakewright.errors import CredentialsError, InvalidInputError
-from lakewright.rest.api import RestApi
-from lakewright.rest.http import Patience
-from lakewright.rest.tokens import issues_tokens, table_storage
 from lakewright.spec.identifier import Identifier
-from lakewright.storage.local import LocalStorage
-from lakewright.storage.object import ObjectStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.object_storage import ObjectStorage
 from support.data_tokens import TokenServer, running_token_server
 from support.s3 import S3Server
 from support.scripted_http import QUICK, Answer, Script

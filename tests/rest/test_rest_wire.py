@@ -6,8 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakewright.errors import UnsupportedError
-from lakewright.rest.wire import (
+from lakewright.catalog.rest_json import (
     Unreadable,
     change_to_json,
     schema_from_json,
@@ -16,9 +15,9 @@ from lakewright.rest.wire import (
     snapshot_to_json,
     tag_from_json,
 )
-from lakewright.spec.schema import changes
-from lakewright.spec.schema.changes import Move, SchemaChange
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.errors import UnsupportedError
+from lakewright.spec import schema
+from lakewright.spec.schema import Move, Schema, SchemaChange, new_table_schema
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType, DataField, RowType
 
@@ -71,7 +70,7 @@ def test_a_change_is_sent_as_an_action(change: SchemaChange, expected: dict[str,
 
 
 def test_every_change_has_an_action() -> None:
-    kinds = {kind for kind in vars(changes).values() if isinstance(kind, type) and issubclass(kind, SchemaChange)}
+    kinds = {kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, SchemaChange)}
     assert {type(change) for change, _ in CHANGES} == kinds - {SchemaChange}
     with pytest.raises(UnsupportedError, match="SchemaChange"):
         change_to_json(SchemaChange())

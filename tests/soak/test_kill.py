@@ -12,8 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 import lakewright as lw
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.history import append_once
+from contract.append_history import append_once
+from contract.fault_enumerator import stray_files
 
 KILLS = int(os.environ.get("LAKEWRIGHT_KILLS", "1000"))
 ROWS = 3
@@ -37,7 +37,7 @@ def test_kill_at_random_moments(tmp_path: Path) -> None:
     catalog.create_table("d.t", lw.Schema(fields))
     table = catalog.get_table("d.t")
     servers = multiprocessing.get_context("forkserver")
-    servers.set_forkserver_preload(["lakewright.public", "lakewright.testing.enumerator", "lakewright.testing.history"])
+    servers.set_forkserver_preload(["lakewright.public", "contract.fault_enumerator", "contract.append_history"])
     dice = random.Random(20261115)
     started = time.perf_counter()
     for number in range(KILLS):

@@ -19,8 +19,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import lakewright as lw
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.history import ACKNOWLEDGED
+from contract.append_history import ACKNOWLEDGED
+from contract.fault_enumerator import stray_files
 from support import long_run
 from support.long_run import MIB, Line, Worker
 

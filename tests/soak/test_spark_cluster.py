@@ -24,7 +24,7 @@ import pyspark
 import pytest
 
 import lakewright
-from lakewright.spark.jobs.java import java_home
+from lakewright.spark.spark_session import java_home
 from support import cluster_client
 
 HOST = "127.0.0.1"

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from lakewright.spark.jobs.session import local_session
+from lakewright.spark.spark_session import local_session
 from support.effort import is_thin
 from support.jvm import SHORT_LIVED, home_without_archive
 

@@ -16,8 +16,8 @@ from typing import Any
 import pyspark
 import pytest
 
-from lakewright.spark.jobs.capabilities import Feature
-from lakewright.spark.jobs.java import java_home
+from lakewright.spark.spark_features import Feature
+from lakewright.spark.spark_session import java_home
 from support import connect_client
 from support.jvm import SHORT_LIVED
 from support.needs import needs

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.jobs.frames import from_arrow
+from lakewright.spark.frame_operations import from_arrow
 from support.effort import is_thin, some
 from support.null_answers import CONDITIONS, IDS, REFUSED, TABLES, truth_query
 

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.jobs import workers
-from lakewright.spark.jobs.frames import from_arrow, to_arrow
-from lakewright.testing.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from contract.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from lakewright.spark import spark_engine
+from lakewright.spark.frame_operations import from_arrow, to_arrow
 from support.effort import some
 
 
@@ -76,7 +76,7 @@ class Spark:
         return lws.merge(frame, table, on)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(workers, "run_job", lambda *_, **__: pytest.fail("a job was started"))
+        monkeypatch.setattr(spark_engine, "run_job", lambda *_, **__: pytest.fail("a job was started"))
 
 
 @pytest.fixture

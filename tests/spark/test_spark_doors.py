@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError
-from lakewright.spark.jobs.capabilities import Feature
+from lakewright.spark.spark_features import Feature
 from support.effort import some
 from support.needs import needs
 from support.spark_writes import assert_tidy, new_table, rows_of

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.spark import merge, read_table, write_table
-from lakewright.spark.jobs.frames import from_arrow, to_arrow
-from lakewright.spark.jobs.types import fields_of
+from lakewright.spark.frame_operations import from_arrow, to_arrow
+from lakewright.spark.spark_types import fields_of
 from support.peers import PYTHON, Peers
 
 # Files that tasks write come from the writer whose files `tests/interop` shows to the peers.

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.catalog.base import Catalog
+from lakewright.catalog.catalog import Catalog
 from lakewright.errors import AlreadyExistsError, InvalidInputError, NotFoundError, SQLSyntaxError
-from lakewright.spark.jobs.frames import from_arrow
+from lakewright.spark.frame_operations import from_arrow
 from support.effort import some
 
 pytestmark = pytest.mark.spark

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spec.arrow import (
+from lakewright.spec.arrow_types import (
     FIELD_ID,
     from_arrow_schema,
     from_arrow_type,
@@ -17,7 +17,7 @@ from lakewright.spec.arrow import (
     to_arrow_type,
     with_field_ids,
 )
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType, VectorType
 from support.golden import WAREHOUSE
 

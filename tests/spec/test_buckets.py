@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spec.buckets import _bucket, bucket_ids, bucket_of, row_hashes
-from lakewright.spec.rows.binary_row import encode_body
+from lakewright.spec.binary_row import encode_body
+from lakewright.spec.bucket_hash import _bucket, bucket_ids, bucket_of, row_hashes
+from lakewright.spec.scalars import cast_text, to_array
 from lakewright.spec.types import ArrayType, AtomicType, DataType, Value
-from lakewright.spec.values import cast_text, to_array
 from support.effort import examples
 from support.golden import expected
 from support.values import scalar_types, values_of

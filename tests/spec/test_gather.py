@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.spec.gather import filtered, gather
+from lakewright.spec.arrow_take import filtered, take_rows
 
 KINDS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
@@ -28,7 +28,7 @@ def test_gathers_as_arrow_takes(kind: pa.DataType, data: st.DataObject) -> None:
     rows = rows.slice(data.draw(st.integers(0, len(texts) - 1)))
     positions = np.array(data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=40)), np.int64)
 
-    found = gather(rows, positions)
+    found = take_rows(rows, positions)
 
     found.validate(full=True)
     assert found.equals(rows.take(pa.array(positions)))
@@ -38,9 +38,9 @@ def test_gathers_as_arrow_takes(kind: pa.DataType, data: st.DataObject) -> None:
 def test_texts_of_one_length_with_one_of_another_length_are_told_apart() -> None:
     # As many bytes as if all were as long as the first.
     rows = pa.table({"t": ["ab", "c", "def", "gh"]})
-    assert gather(rows, np.array([3, 2, 1, 0])).column("t").to_pylist() == ["gh", "def", "c", "ab"]
+    assert take_rows(rows, np.array([3, 2, 1, 0])).column("t").to_pylist() == ["gh", "def", "c", "ab"]
     chunks = pa.chunked_array([pa.array(["ab", "cd"]), pa.array([], pa.string()), pa.array(["efg"])])
-    assert gather(pa.table({"t": chunks}), np.array([2, 0])).column("t").to_pylist() == ["efg", "ab"]
+    assert take_rows(pa.table({"t": chunks}), np.array([2, 0])).column("t").to_pylist() == ["efg", "ab"]
 
 
 @given(

@@ -5,8 +5,9 @@ import pickle
 import pytest
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.options import KNOWN_OPTIONS, CoreOptions, MergeEngine
-from lakewright.spec.units import MIB, option_text, parse_duration_millis, parse_memory
+from lakewright.spec.merge_engine import MergeEngine
+from lakewright.spec.option_values import MIB, option_text, parse_duration_millis, parse_memory
+from lakewright.spec.table_options import KNOWN_OPTIONS, CoreOptions
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, UnsupportedError
-from lakewright.spec.snapshot import (
-    CommitKind,
-    Snapshot,
-    Tag,
-    snapshot_from_json,
-    tag_from_json,
-    tag_to_json,
-    to_json,
-)
+from lakewright.spec.snapshot import CommitKind, Snapshot, Tag, snapshot_from_json, tag_from_json, tag_to_json, to_json
 from support.facts import LONGS, TEXTS
 
 PATH = "/t/snapshot/snapshot-7"

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.spec.datafile import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
-from lakewright.spec.rows.binary_row import decode_row, encode_row
-from lakewright.spec.stats import (
+from lakewright.spec.binary_row import decode_row, encode_row
+from lakewright.spec.column_stats import (
     COUNTS,
     FULL,
     NONE,
@@ -26,8 +25,9 @@ from lakewright.spec.stats import (
     to_simple_stats,
     truncate,
 )
+from lakewright.spec.manifest import EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
+from lakewright.spec.scalars import to_array
 from lakewright.spec.types import ArrayType, AtomicType, DataField, Value
-from lakewright.spec.values import to_array
 from support.effort import examples
 from support.values import scalar_types, values_of
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.arrow_types import to_arrow_type
+from lakewright.spec.scalars import cast_text, from_scalar, java_float_text, to_array, to_python, to_text, to_value
 from lakewright.spec.types import ArrayType, AtomicType, MapType, Value
-from lakewright.spec.values import cast_text, from_scalar, java_float_text, to_array, to_python, to_text, to_value
 from support.effort import examples
 from support.values import scalar_types, values_of
 

@@ -7,19 +7,19 @@ from typing import TypeVar
 import pytest
 
 from lakewright.errors import SQLSyntaxError, UnsupportedError
-from lakewright.statements.model import (
+from lakewright.statements.parser import parse_script, parse_statement
+from lakewright.statements.statements import (
     Action,
     CopyIn,
     CopyOut,
     Delete,
     Insert,
-    Merge,
+    MergeInto,
     Query,
     Statement,
     Update,
     When,
 )
-from lakewright.statements.parse.parser import parse_script, parse_statement
 
 S = TypeVar("S", bound=Statement)
 
@@ -88,7 +88,7 @@ def test_update_and_delete() -> None:
 
 def test_merge_with_every_clause() -> None:
     found = _parsed(
-        Merge,
+        MergeInto,
         """MERGE WITH SCHEMA EVOLUTION INTO d.t USING (SELECT * FROM u WHERE x = 1) AS s (id, v) ON t.id = s.id
         WHEN MATCHED AND CASE WHEN s.v THEN true END THEN UPDATE SET t.v = s.v, n = t.n + 1
         WHEN MATCHED THEN DELETE
@@ -133,7 +133,7 @@ def test_merge_with_every_clause() -> None:
     [("d.u", "d.u", None), ("u AS s", "u", "s"), ("VALUES (1, 2), (3, 4) s", "VALUES (1, 2), (3, 4)", "s")],
 )
 def test_sources_of_a_merge(source: str, text: str, alias: str | None) -> None:
-    found = _parsed(Merge, f"MERGE INTO t USING {source} ON t.a = u.a WHEN MATCHED THEN UPDATE SET *")
+    found = _parsed(MergeInto, f"MERGE INTO t USING {source} ON t.a = u.a WHEN MATCHED THEN UPDATE SET *")
     assert (found.source.text, found.source_alias) == (text, alias)
 
 

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.dml.change_plan import CLAUSE, value_name
+from lakewright.dml.matching import Pairs
 from lakewright.errors import (
     ColumnNotExistException,
     InvalidInputError,
@@ -16,17 +18,14 @@ from lakewright.errors import (
     SQLSyntaxError,
     UnsupportedError,
 )
-from lakewright.metadata.store import TableStore
-from lakewright.spec.arrow import from_arrow_type
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.arrow_types import from_arrow_type
 from lakewright.spec.types import AtomicType, DataField
-from lakewright.statements.change.assign import Storing
-from lakewright.statements.change.clauses import Relation, Text
-from lakewright.statements.change.plan import ChangePlan, plan_delete, plan_merge, plan_update
-from lakewright.statements.change.rows import CLAUSE, value_name
-from lakewright.statements.model import Delete, Merge, Update
-from lakewright.statements.parse.parser import parse_statement
-from lakewright.statements.text import Fragment
-from lakewright.update.merge.match import Pairs
+from lakewright.statements.change_query import ChangeQuery, RowSource, Text, plan_delete, plan_merge, plan_update
+from lakewright.statements.parser import parse_statement
+from lakewright.statements.sql_text import Fragment
+from lakewright.statements.statements import Delete, MergeInto, Update
+from lakewright.statements.store_assignment import StoreAssignment
 
 STRUCT = pa.struct([("a", pa.int32()), ("b", pa.string())])
 BIG = pa.struct([("a", pa.int64()), ("b", pa.int32())])
@@ -45,21 +44,21 @@ def _field(column: str | pa.DataType) -> DataField:
     return DataField(0, "c", AtomicType(column) if isinstance(column, str) else from_arrow_type(column))
 
 
-def _update(store: TableStore, text: str) -> ChangePlan:
+def _update(store: TableStore, text: str) -> ChangeQuery:
     statement = parse_statement(text)
     assert isinstance(statement, Update)
     return plan_update(store, statement)
 
 
-def _delete(store: TableStore, text: str) -> ChangePlan:
+def _delete(store: TableStore, text: str) -> ChangeQuery:
     statement = parse_statement(text)
     assert isinstance(statement, Delete)
     return plan_delete(store, statement)
 
 
-def _merge(store: TableStore, text: str, *columns: str) -> ChangePlan:
+def _merge(store: TableStore, text: str, *columns: str) -> ChangeQuery:
     statement = parse_statement(text)
-    assert isinstance(statement, Merge)
+    assert isinstance(statement, MergeInto)
     return plan_merge(store, statement, columns)
 
 
@@ -67,7 +66,7 @@ def _written(part: str | Fragment) -> str:
     return part if isinstance(part, str) else part.text
 
 
-def _sql(plan: ChangePlan, text: Text) -> str:
+def _sql(plan: ChangeQuery, text: Text) -> str:
     return " ".join(plan.write(text, _written, lambda relation: relation.name).split())
 
 
@@ -218,17 +217,17 @@ def test_a_key_column_is_not_updated_but_may_be_set_to_what_it_is(tmp_path: Path
 def test_types_are_assigned_by_the_rules_of_ansi(given: pa.DataType, column: str | pa.DataType, *, fits: bool) -> None:
     field = _field(column)
     if fits:
-        assert "x" in Storing("t").value("x", given, field, None)
+        assert "x" in StoreAssignment("t").value("x", given, field, None)
         return
     with pytest.raises(InvalidInputError, match="the column 'c'"):
-        Storing("t").value("x", given, field, None)
+        StoreAssignment("t").value("x", given, field, None)
 
 
 def test_structs_are_assigned_by_name_or_by_place() -> None:
     field = _field(BIG)
     given = pa.struct([("b", pa.int32()), ("a", pa.int32())])
-    assert "named_struct('a', x.`a`, 'b', x.`b`)" in Storing("t").value("x", given, field, None)
-    assert "named_struct" not in Storing("t", by_position=True).value("x", given, field, None)
+    assert "named_struct('a', x.`a`, 'b', x.`b`)" in StoreAssignment("t").value("x", given, field, None)
+    assert "named_struct" not in StoreAssignment("t", by_position=True).value("x", given, field, None)
 
 
 def test_a_decision_is_read_from_rows_and_ambiguity_is_refused(tmp_path: Path) -> None:
@@ -259,5 +258,5 @@ def test_a_decision_is_read_from_rows_and_ambiguity_is_refused(tmp_path: Path) -
 
 def test_relations_are_named_by_the_engine(tmp_path: Path) -> None:
     plan = _delete(_store(tmp_path), "DELETE FROM t")
-    named = plan.write(plan.query([]), _written, {Relation.TARGET: "{target}"}.__getitem__)
+    named = plan.write(plan.query([]), _written, {RowSource.TARGET: "{target}"}.__getitem__)
     assert named.endswith("FROM {target} AS `t`")

@@ -21,8 +21,8 @@ from lakewright.errors import (
     TagNotExistException,
     UnsupportedError,
 )
-from lakewright.statements.model import CreateTableAs
-from lakewright.statements.parse.parser import parse_statement
+from lakewright.statements.parser import parse_statement
+from lakewright.statements.statements import CreateTableAs
 from support.sql_sessions import fill, rows, running_context, table_of
 
 

@@ -10,8 +10,8 @@ import pytest
 from sqlglot import exp
 
 import lakewright as lw
-from lakewright.statements.embedded.dialect.expressions import Expressions
-from lakewright.statements.embedded.dialect.values import Value
+from lakewright.statements.embedded.dialect_expressions import Expressions
+from lakewright.statements.embedded.dialect_values import TypedSql
 from support.spark_answers import ANSWERS, ERRORS, ROWS
 
 
@@ -91,7 +91,7 @@ def test_each_part_of_an_expression_is_bound_once(
     """If one level bound its parts twice, ten levels would bind a thousand times, and forty never end."""
     bound, bind = list[object](), Expressions.bind
 
-    def counted(self: Expressions, node: exp.Expr) -> Value:
+    def counted(self: Expressions, node: exp.Expr) -> TypedSql:
         bound.append(node)
         return bind(self, node)
 

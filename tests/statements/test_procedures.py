@@ -12,18 +12,17 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.compact.rounds import CompactResult
+from lakewright.compact.compaction_rounds import CompactResult
 from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError, SQLSyntaxError, UnsupportedError
-from lakewright.maintenance.tags import expire_tags
+from lakewright.maintenance.tag_lifecycle import expire_tags
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import snapshot_from_json, to_json
-from lakewright.statements.model import Command
-from lakewright.statements.parse.parser import parse_statement
-from lakewright.statements.procedures.refused import REFUSED
-from lakewright.statements.procedures.registry import PROCEDURES, procedure_rows
-from lakewright.statements.session import Session
-from lakewright.statements.text import Args, Fragment
-from lakewright.table.table import FileStoreTable
+from lakewright.statements.call_statement import PROCEDURES, REFUSED, procedure_rows
+from lakewright.statements.parser import parse_statement
+from lakewright.statements.sql_session import Session
+from lakewright.statements.sql_text import Args, Fragment
+from lakewright.statements.statements import CatalogCommand
+from lakewright.table.file_store_table import FileStoreTable
 
 
 class LocalSession(Session):
@@ -49,7 +48,7 @@ class LocalSession(Session):
     def sql(self, text: str, args: Args | None = None) -> list[tuple[object, ...]]:
         """Run a command, and return its rows."""
         statement = parse_statement(text)
-        assert isinstance(statement, Command)
+        assert isinstance(statement, CatalogCommand)
         return [tuple(row.values()) for row in statement.run(self, args or {}).to_pylist()]
 
 

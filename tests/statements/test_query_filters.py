@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.statements.embedded.context import SQLContext
-from lakewright.statements.query.bind import Bound, bind
-from lakewright.statements.text import Args, Fragment
+from lakewright.catalog.catalog import Catalog
+from lakewright.statements.bind_tables import BoundStatement, bind
+from lakewright.statements.embedded.embedded_context import SQLContext
+from lakewright.statements.sql_text import Args, Fragment
 from support.effort import examples
 from support.lookup import Engine
 
@@ -26,11 +26,11 @@ COLUMNS = pa.schema(
 TIMES = pa.schema({"l": pa.timestamp("us", "UTC"), "z": pa.timestamp("us"), "f": pa.float32(), "b": pa.bool_()})
 
 
-def bound(catalog: Catalog, text: str, args: Args | None = None) -> Bound:
+def bound(catalog: Catalog, text: str, args: Args | None = None) -> BoundStatement:
     return bind(SQLContext(catalog), Engine(), [Fragment(text, 0, len(text))], args or {})
 
 
-def filters(found: Bound) -> list[str | None]:
+def filters(found: BoundStatement) -> list[str | None]:
     return [None if one.predicate is None else str(one.predicate) for one in found.relations]
 
 
@@ -180,7 +180,7 @@ def _query(chance: random.Random) -> str:
     return f"SELECT {columns} FROM {text} WHERE {where}"  # noqa: S608 - random text of this test
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, found: Bound, *, filtered: bool) -> list[tuple[object, ...]]:
+def _rows(connection: duckdb.DuckDBPyConnection, found: BoundStatement, *, filtered: bool) -> list[tuple[object, ...]]:
     names: dict[str, str] = {}
     for number, relation in enumerate(found.relations):
         builder = relation.builder() if filtered else relation.table.new_read_builder()

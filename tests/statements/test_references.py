@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
+from lakewright.catalog.catalog import Catalog
 from lakewright.errors import BranchNotExistException, InvalidInputError, NotFoundError, SQLSyntaxError
-from lakewright.statements.embedded.context import SQLContext
-from lakewright.statements.parse.parser import parse_statement
-from lakewright.statements.query.bind import Bound, Relation, bind
-from lakewright.statements.query.places import Kind
-from lakewright.statements.text import Args, Fragment
+from lakewright.statements.bind_tables import BoundStatement, BoundTable, bind
+from lakewright.statements.embedded.embedded_context import SQLContext
+from lakewright.statements.parser import parse_statement
+from lakewright.statements.spark_grammar import FragmentKind
+from lakewright.statements.sql_text import Args, Fragment
 from support.lookup import DAY_MILLIS, Engine
 
 
@@ -41,15 +41,15 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return made
 
 
-def bound(catalog: Catalog, text: str, args: Args | None = None, **settings: str) -> Bound:
+def bound(catalog: Catalog, text: str, args: Args | None = None, **settings: str) -> BoundStatement:
     return bind(SQLContext({"lake": catalog}), Engine(**settings), [parse_statement(text).text], args or {})
 
 
-def rewritten(found: Bound) -> str:
+def rewritten(found: BoundStatement) -> str:
     return found.text(0, lambda relation: f"<{relation.name}>")
 
 
-def states(found: Bound) -> list[tuple[str, int | None, dict[str, str]]]:
+def states(found: BoundStatement) -> list[tuple[str, int | None, dict[str, str]]]:
     keys = ("scan.", "incremental")
     return [
         (one.table.name, one.snapshot_id, {k: v for k, v in one.table.options.values.items() if k.startswith(keys)})
@@ -193,7 +193,7 @@ def test_one_table_is_read_at_one_snapshot(tmp_path: Path) -> None:
     assert [one.snapshot_id for one in pinned.relations] == [1]
 
 
-def columns_of(found: Bound) -> dict[str, tuple[str, ...] | None]:
+def columns_of(found: BoundStatement) -> dict[str, tuple[str, ...] | None]:
     return {one.name: one.columns for one in found.relations}
 
 
@@ -263,12 +263,12 @@ def test_slices_of_a_change_are_bound_together(catalog: Catalog) -> None:
     text = "MERGE INTO t USING u AS s ON t.a = s.a WHEN MATCHED AND s.b > (SELECT max(c) FROM other.t) THEN DELETE"
     source, condition = text.index("u AS"), text.index("s.b")
     fragments = [
-        (Fragment(text, source, source + 1), Kind.RELATION),
-        (Fragment(text, condition, text.index(" THEN")), Kind.EXPRESSION),
+        (Fragment(text, source, source + 1), FragmentKind.RELATION),
+        (Fragment(text, condition, text.index(" THEN")), FragmentKind.EXPRESSION),
     ]
     found = bind(SQLContext({"lake": catalog}), Engine(), fragments, {})
 
-    def name(relation: Relation) -> str:
+    def name(relation: BoundTable) -> str:
         return f"<{relation.name}>"
 
     assert [found.text(number, name) for number in (0, 1)] == ["<u>", "s.b > (SELECT max(c) FROM <t> AS `t`)"]

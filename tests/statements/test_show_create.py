@@ -20,10 +20,10 @@ from lakewright.spec.types import (
     RowType,
     numbered_fields,
 )
-from lakewright.statements.definitions.wording import quoted_text, type_text
-from lakewright.statements.parse.cursor import Cursor
-from lakewright.statements.parse.types import read_part
-from lakewright.statements.text import Fragment
+from lakewright.statements.catalog_commands import quoted_text, type_text
+from lakewright.statements.parse_columns import read_part
+from lakewright.statements.sql_text import Fragment
+from lakewright.statements.token_cursor import TokenCursor
 from support.sql_sessions import rows
 
 ATOMS = st.sampled_from(
@@ -60,7 +60,7 @@ def _numbered(dtype: DataType) -> DataType:
 @hypothesis.given(TYPES)
 def test_a_type_is_read_as_it_is_written(dtype: DataType) -> None:
     text = f"{type_text(dtype)}{'' if dtype.nullable else ' NOT NULL'}"
-    cursor = Cursor(Fragment(text, 0, len(text)))
+    cursor = TokenCursor(Fragment(text, 0, len(text)))
     assert _numbered(read_part(cursor, nullable=True)) == _numbered(dtype)
     cursor.expect_end()
 
@@ -68,7 +68,7 @@ def test_a_type_is_read_as_it_is_written(dtype: DataType) -> None:
 @hypothesis.given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_text_is_read_as_it_is_written(text: str) -> None:
     written = quoted_text(text)
-    cursor = Cursor(Fragment(written, 0, len(written)))
+    cursor = TokenCursor(Fragment(written, 0, len(written)))
     assert cursor.string() == text
     cursor.expect_end()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from lakewright.errors import LakewrightError, UnsupportedError
-from lakewright.statements.model import Native
-from lakewright.statements.parse.parser import parse_statement
+from lakewright.statements.parser import parse_statement
+from lakewright.statements.statements import Native
 from support.effort import is_thin
 from support.sql_corpus.cases import FAMILIES, OTHERWISE, Case, corpus, fixture, recorded
 from support.sql_corpus.compared import expectation, verdict

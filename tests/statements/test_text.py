@@ -6,14 +6,14 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import SQLSyntaxError
-from lakewright.statements.model import Native, Query
-from lakewright.statements.parse.cursor import Cursor
-from lakewright.statements.parse.parser import parse_script, parse_statement
-from lakewright.statements.text import Fragment
+from lakewright.statements.parser import parse_script, parse_statement
+from lakewright.statements.sql_text import Fragment
+from lakewright.statements.statements import Native, Query
+from lakewright.statements.token_cursor import TokenCursor
 
 
-def cursor(text: str) -> Cursor:
-    return Cursor(Fragment(text, 0, len(text)))
+def cursor(text: str) -> TokenCursor:
+    return TokenCursor(Fragment(text, 0, len(text)))
 
 
 def test_a_script_is_split_at_semicolons_outside_texts_and_comments() -> None:

@@ -17,8 +17,8 @@ import pytest
 from lakewright.errors import CredentialsError, InvalidInputError
 from lakewright.storage import credentials as credentials_module
 from lakewright.storage.credentials import Credentials, CredentialsNotSentError, StoreCredentials, named_provider
-from lakewright.storage.object import PART_BYTES, ObjectStorage
-from lakewright.storage.open import open_storage
+from lakewright.storage.object_storage import PART_BYTES, ObjectStorage
+from lakewright.storage.storage_registry import open_storage
 from support.s3 import S3Server
 from support.sessions import SessionProvider, Sessions, environment_keys, running_sessions, session_options
 

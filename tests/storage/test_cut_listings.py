@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from botocore.exceptions import ClientError
 
-from lakewright.storage.object import ObjectStorage
-from lakewright.storage.open import open_storage
+from lakewright.storage.object_storage import ObjectStorage
+from lakewright.storage.storage_registry import open_storage
 from support.s3 import S3Server
 
 

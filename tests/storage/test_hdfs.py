@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.storage import hdfs as hdfs_module
-from lakewright.storage import webhdfs
-from lakewright.storage.hdfs import HdfsStorage
-from lakewright.storage.open import open_storage
+from lakewright.storage import hdfs_storage
+from lakewright.storage import hdfs_storage as hdfs_module
+from lakewright.storage.hdfs_storage import HdfsStorage
+from lakewright.storage.storage_registry import open_storage
 from support.programs import free_port
 from support.store_fronts import serving
 
@@ -89,8 +89,8 @@ DONE = (200, '{"boolean": true}')
 
 @pytest.fixture
 def namenode(monkeypatch: pytest.MonkeyPatch) -> Iterator[Namenode]:
-    monkeypatch.setattr(hdfs_module, "_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(webhdfs, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(hdfs_module, "_CREATE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(hdfs_storage, "_RETRY_PAUSE_SECONDS", 0.0)
     server = Namenode([])
     with serving(server):
         yield server

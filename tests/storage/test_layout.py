@@ -14,16 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.spec.datafile import IndexFile
+from lakewright.spec.manifest import IndexFile
+from lakewright.spec.scalars import cast_text
 from lakewright.spec.types import AtomicType, DataField, Value
-from lakewright.spec.values import cast_text
-from lakewright.storage.layout import (
+from lakewright.storage.table_layout import (
     Layout,
     check_file_name,
     check_name,
     database_directory,
     escape,
-    numbered,
+    parse_numbered_names,
     partition_text,
 )
 from support.facts import data_file
@@ -192,7 +192,7 @@ def test_branches_are_neither_main_nor_numbers(name: str) -> None:
 def test_only_exact_numbers_count() -> None:
     names = "snapshot-2 snapshot-10 snapshot-0 snapshot-01 snapshot- snapshot--1 snapshot-+1 snapshot-1x snapshot-٣ "
     names += ".snapshot-4.u.tmp snapshot-5.tmp-u xsnapshot-6 snapshot-99999999999999999999 LATEST schema-1"
-    assert numbered([*names.split(), "snapshot-7\n", "snapshot- 8"], "snapshot-") == [0, 2, 10]
+    assert parse_numbered_names([*names.split(), "snapshot-7\n", "snapshot- 8"], "snapshot-") == [0, 2, 10]
 
 
 @given(st.text())

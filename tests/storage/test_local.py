@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
 from support.effort import is_thin
 
 RACES = 600 if is_thin() else 20_000
@@ -23,7 +23,7 @@ RUNNERS = 4
 # how far everybody is.
 RUNNER = """
 import mmap, os, struct, sys
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
 
 directory, runner, runners, races = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 shared = mmap.mmap(os.open(directory + "/../progress", os.O_RDWR), 4 * runners)

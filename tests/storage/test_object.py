@@ -15,11 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError, UnsupportedError
-from lakewright.storage import object as object_module
 from lakewright.storage import object_client
-from lakewright.storage.object import ObjectStorage
-from lakewright.storage.open import open_storage
-from lakewright.storage.settings import ENDPOINT_VARIABLES, store_settings
+from lakewright.storage import object_storage as object_module
+from lakewright.storage.credentials import ENDPOINT_VARIABLES, store_settings
+from lakewright.storage.object_storage import ObjectStorage
+from lakewright.storage.storage_registry import open_storage
 from support.effort import examples
 from support.s3 import ACCESS_KEY, SECRET_KEY, S3Server, s3_options
 
@@ -485,7 +485,7 @@ def test_a_forked_process_is_told_to_spawn() -> None:
     program = """
 import os
 from lakewright.errors import UnsupportedError
-from lakewright.storage.object import ObjectStorage
+from lakewright.storage.object_storage import ObjectStorage
 storage = ObjectStorage("memory://")
 storage.create("memory:///a", b"1")
 if os.fork() == 0:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from contract.faulty_storage import MemoryStorage
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.storage.local import LocalStorage
-from lakewright.storage.object import ObjectStorage
-from lakewright.storage.open import open_storage
-from lakewright.testing.storage import MemoryStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.object_storage import ObjectStorage
+from lakewright.storage.storage_registry import open_storage
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
+from contract.storage_suite import StorageContract
 from lakewright.storage import object_client
 from lakewright.storage.credentials import Credentials
-from lakewright.storage.object import ObjectStorage
-from lakewright.storage.open import open_storage
-from lakewright.testing.suites import StorageContract
+from lakewright.storage.object_storage import ObjectStorage
+from lakewright.storage.storage_registry import open_storage
 from support.append_races import race_appends
 from support.effort import examples
 from support.programs import free_port

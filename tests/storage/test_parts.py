@@ -15,16 +15,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from lakewright.storage import object as object_module
-from lakewright.storage.object import ObjectStorage
+from lakewright.storage import object_storage as object_module
 from lakewright.storage.object_client import PARTS_AT_ONCE
+from lakewright.storage.object_storage import ObjectStorage
 from support.s3 import s3_options
 
 PART = 64 * 1024
 PARTS = 40
 DIES = """
 import json, os, sys
-from lakewright.storage import object as object_module
+from lakewright.storage import object_storage as object_module
 object_module.PART_BYTES = 65536
 output = object_module.ObjectStorage("s3://b", json.loads(sys.argv[1])).open_output("s3://b/x")
 for _ in range(20):

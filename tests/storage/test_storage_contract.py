@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lakewright.storage.base import Storage
-from lakewright.storage.local import LocalStorage
-from lakewright.storage.object import ObjectStorage
-from lakewright.testing.storage import FaultyStorage, MemoryStorage
-from lakewright.testing.suites import StorageContract
+from contract.faulty_storage import FaultyStorage, MemoryStorage
+from contract.storage_suite import StorageContract
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.object_storage import ObjectStorage
+from lakewright.storage.storage import Storage
 from support.s3 import S3Server
 
 _NUMBERS = itertools.count()

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from contract.faulty_storage import Call, Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from lakewright.errors import InvalidInputError
-from lakewright.testing.storage import Call, Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 
 _NUMBERS = itertools.count()
 SEEDS = range(60)

@@ -21,14 +21,14 @@ Found: TypeAlias = "tuple[str, ast.stmt]"  # the module that defines a name, and
 
 # The pages, and the packages whose names each of them has.
 SECTIONS = {
-    "Calls": "calls frames statements",
+    "Calls": "verbs integrations statements",
     "Catalogs": "catalog",
     "Tables": "table",
-    "Writes and commits": "write commit",
+    "Writes and commits": "write commit engine",
     "Reads": "read",
-    "Row changes": "update",
+    "Row changes": "dml",
     "Ingest, copy and migrate": "ingestion",
-    "Upkeep": "compact maintenance verify metadata metrics diagnosis",
+    "Upkeep": "compact maintenance metadata metrics diagnosis",
     "Schemas, types and predicates": "spec",
     "Errors": "errors",
 }
@@ -47,7 +47,7 @@ ABOUT = {
     "[What to do about each](../operate.md#what-to-do-on-each-error).",
     "Spark": "`import lakewright.spark as lws`: the same functions for DataFrames, run by the workers of a session.",
     "Ray": "`import lakewright.ray as lwr`: the same functions for datasets, run by the workers of a cluster.",
-    "PyTorch": "`lakewright.torch`: rows as tensors, divided among ranks and workers.",
+    "PyTorch": "`lakewright.integrations.torch_datasets`: rows as tensors, divided among ranks and workers.",
 }
 # The names that a page lists first; the others follow in alphabetical order.
 FIRST = (
@@ -65,14 +65,14 @@ INNER = {
 }
 # Names that are imported on first access, and therefore are not in `public.py`.
 LATE = {
-    "SQLContext": "lakewright.statements.embedded.context",
-    "sql": "lakewright.statements.embedded.context",
-    "scan_polars": "lakewright.frames.polars",
-    "duckdb_relation": "lakewright.frames.duckdb",
-    "RESTCatalog": "lakewright.catalog.rest",
-    "JdbcCatalog": "lakewright.catalog.jdbc",
+    "SQLContext": "lakewright.statements.embedded.embedded_context",
+    "sql": "lakewright.statements.embedded.embedded_context",
+    "scan_polars": "lakewright.integrations.polars_scan",
+    "duckdb_relation": "lakewright.integrations.duckdb_relation",
+    "RESTCatalog": "lakewright.catalog.rest_catalog",
+    "JdbcCatalog": "lakewright.catalog.sql_catalog",
 }
-ENGINES = {"lakewright.spark": "Spark", "lakewright.ray": "Ray", "lakewright.torch": "PyTorch"}
+ENGINES = {"lakewright.spark": "Spark", "lakewright.ray": "Ray", "lakewright.integrations.torch_datasets": "PyTorch"}
 _HEAD = """\
 # API
 
@@ -91,14 +91,17 @@ class Public:
     node: ast.stmt
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         """Return the package that the name is defined in."""
-        return self.module.split(".")[1]
+        parts = self.module.split(".")
+        return "verbs" if parts[2:] in (["verbs"], ["open_table"]) else parts[1]
 
 
 def api_pages() -> dict[str, str]:
     """Return the text of each page by file name."""
-    sections = {title: [it for it in public_names() if it.room in rooms.split()] for title, rooms in SECTIONS.items()}
+    sections = {
+        title: [it for it in public_names() if it.package in packages.split()] for title, packages in SECTIONS.items()
+    }
     for module, title in ENGINES.items():
         sections[title] = [Public(name, *_definition(module, name)) for name in sorted(_exported(module))]
     sections = {title: sorted(names, key=_place) for title, names in sections.items()}
@@ -120,7 +123,7 @@ def _place(public: Public) -> tuple[int, str]:
 
 def _tree_of_errors() -> str:
     """Return the tree of the errors as a nested list."""
-    nodes = {it.name: it.node for it in public_names() if it.room == "errors"}
+    nodes = {it.name: it.node for it in public_names() if it.package == "errors"}
     above = {name: _public_above(node) for name, node in nodes.items() if isinstance(node, ast.ClassDef)}
 
     def lines(name: str, depth: int) -> Iterator[str]:
@@ -220,8 +223,8 @@ def _public_above(node: ast.ClassDef) -> list[str]:
 
 
 def _where(name: str) -> str:
-    room = next(it.room for it in public_names() if it.name == name)
-    title = next(title for title, rooms in SECTIONS.items() if room in rooms.split())
+    package = next(it.package for it in public_names() if it.name == name)
+    title = next(title for title, packages in SECTIONS.items() if package in packages.split())
     return f"{_slug(title)}#{name.lower()}"
 
 

@@ -7,9 +7,9 @@ import uuid
 from pathlib import Path
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.history import ACKNOWLEDGED, check_history, load_events, run_appends
+from contract.append_history import ACKNOWLEDGED, check_history, load_events, run_appends
+from contract.fault_enumerator import stray_files
+from lakewright.catalog.catalog import Catalog
 from support.effort import examples
 from support.warm_processes import LOADED
 

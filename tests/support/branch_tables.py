@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.metadata.schemas import Schemas
-from lakewright.spec.schema.declaration import new_table_schema
+from lakewright.metadata.schema_files import SchemaFiles
+from lakewright.spec.schema import new_table_schema
 
 COLUMNS = pa.schema({"p": pa.string(), "k": pa.int64(), "v": pa.string(), "r": pa.struct({"a": pa.int64()})})
 
@@ -24,7 +24,7 @@ def make_branch(
 ) -> lw.FileStoreTable:
     """Make an empty branch of a table with a schema of its own, which then changes."""
     store = catalog.get_table(name).store
-    schemas = Schemas(store.storage, store.layout.for_branch(branch))
+    schemas = SchemaFiles(store.storage, store.layout.for_branch(branch))
     assert schemas.create(new_table_schema(schema, time_millis=1))
     if changes:
         schemas.evolve(changes, has_snapshot=False, time_millis=2)

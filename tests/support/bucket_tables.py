@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.spec.keyed_rows import VALUE_KIND
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.system_columns import VALUE_KIND
+from lakewright.spec.table_options import CoreOptions
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import Layout
 from lakewright.table.write_builder import BatchWriteBuilder
-from lakewright.write.buckets.routing import IndexChange
-from lakewright.write.task import Place, WriteTask
+from lakewright.write.bucket_routing import IndexChange
+from lakewright.write.write_task import PartitionBucket, WriteTask
 
 
 def keyed_store(
@@ -52,7 +52,7 @@ def with_kinds(rows: pa.Table, kinds: Sequence[int] | None = None) -> pa.Table:
     return rows.add_column(0, VALUE_KIND.name, column)
 
 
-def index_messages(store: TableStore, changes: Mapping[Place, IndexChange]) -> list[CommitMessage]:
+def index_messages(store: TableStore, changes: Mapping[PartitionBucket, IndexChange]) -> list[CommitMessage]:
     """Return messages of index files alone."""
     return [
         CommitMessage(
@@ -69,7 +69,7 @@ def index_messages(store: TableStore, changes: Mapping[Place, IndexChange]) -> l
     ]
 
 
-def commit_index(store: TableStore, changes: Mapping[Place, IndexChange], *, overwrite: bool = False) -> None:
+def commit_index(store: TableStore, changes: Mapping[PartitionBucket, IndexChange], *, overwrite: bool = False) -> None:
     """Commit index files alone."""
     with BatchTableCommit(store, overwrite={} if overwrite else None, commit_user=str(uuid.uuid4())) as commit:
         commit.commit(index_messages(store, changes))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakewright.testing.catalog_names import InDatabase
-from lakewright.testing.catalog_suite import CatalogContract
+from contract.catalog_names import InDatabase
+from contract.catalog_suite import CatalogContract
 
 
 class MarkedCatalogContract(CatalogContract):

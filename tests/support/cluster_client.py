@@ -21,11 +21,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
+from contract.fault_enumerator import stray_files
 from lakewright.commit.table_commit import WriteResult
-from lakewright.spark.calls import write_table
-from lakewright.spark.read.frame import read_table
-from lakewright.table.table import FileStoreTable
-from lakewright.testing.enumerator import stray_files
+from lakewright.spark.frame_read import read_table
+from lakewright.spark.spark_verbs import write_table
+from lakewright.table.file_store_table import FileStoreTable
 from support.spark_writes import new_table
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])

@@ -9,19 +9,18 @@ from pathlib import Path
 from random import Random
 from uuid import UUID
 
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.metadata.schemas import Schemas
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import DataFile
-from lakewright.spec.manifest import ADD
-from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.metadata.schema_files import SchemaFiles
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import ADD, DataFile
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import AtomicType, DataField, Value
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import Layout
 from support import facts
 
 NOW = 1_780_000_000_000
@@ -42,7 +41,7 @@ def new_store(
     ]
     schema = new_table_schema(Schema(fields, partition_keys, None, options), time_millis=1)
     store = TableStore("db.t", storage or LocalStorage(durable=False), Layout(f"{root}/t"), schema)
-    assert Schemas(store.storage, store.layout).create(schema)
+    assert SchemaFiles(store.storage, store.layout).create(schema)
     return store
 
 

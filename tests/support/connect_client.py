@@ -24,17 +24,15 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
-from lakewright.calls import Progress
-from lakewright.spark.calls import write_table
-from lakewright.spark.datasource.streams import read_stream, write_stream
-from lakewright.spark.datasource.views import attach
-from lakewright.spark.jobs import capabilities
-from lakewright.spark.jobs.capabilities import Feature, present
-from lakewright.spark.read.frame import read_table
-from lakewright.spark.rows.merge import merge, upsert
-from lakewright.spark.rows.verbs import delete, update
-from lakewright.spark.statements.context import SQLContext
-from lakewright.testing.enumerator import stray_files
+from contract.fault_enumerator import stray_files
+from lakewright.engine.job_progress import Progress
+from lakewright.spark import spark_features
+from lakewright.spark.data_source import attach
+from lakewright.spark.frame_read import read_table
+from lakewright.spark.spark_features import Feature, present
+from lakewright.spark.spark_sql_context import SQLContext
+from lakewright.spark.spark_verbs import delete, merge, update, upsert, write_table
+from lakewright.spark.stream_verbs import read_stream, write_stream
 from support.spark_writes import new_table, rows_of
 
 NOW = {"availableNow": True}
@@ -107,7 +105,7 @@ class Client:
         text = "SELECT p.id, k.n, own.n AS m FROM plain p JOIN keyed k ON p.id = k.id LEFT JOIN own ON own.id = p.id"
         found: dict[str, object] = {"joined": collected(context.sql(f"{text} WHERE p.id > :low", {"low": 1}))}
         older = present() - {Feature.CONNECT_SQL_FRAMES}
-        with patch.object(capabilities, "present", lambda: older):
+        with patch.object(spark_features, "present", lambda: older):
             found["joined in another way"] = collected(context.sql(f"{text} WHERE p.id > :low", {"low": 1}))
         found["earlier"] = context.sql("SELECT * FROM plain VERSION AS OF 1").count()
         context.sql("SET spark.paimon.d.plain.scan.snapshot-id=1")

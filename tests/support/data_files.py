@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from lakewright.formats.base import WriteOptions, WrittenFile
-from lakewright.formats.open import open_reader, open_writer
-from lakewright.spec.predicate.predicate import Predicate
-from lakewright.spec.stats import FULL
+from lakewright.formats.file_format import WriteOptions, WrittenFile
+from lakewright.formats.format_registry import open_reader, open_writer
+from lakewright.spec.column_stats import FULL
+from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import DataField
 
 

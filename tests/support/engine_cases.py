@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from lakewright.spec.arrow import to_arrow_type
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.arrow_types import to_arrow_type
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.engine_reference import RETRACTS, Row, fold
 from support.merging import compare, first_difference

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import INTEGER_BITS, AtomicType
 
 Thing: TypeAlias = Any  # a value of a column

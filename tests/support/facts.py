@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from lakewright.metadata.avro_files import RecordEncoder, Schema
-from lakewright.spec.datafile import (
+from lakewright.metadata.manifest_records import RecordEncoder, Schema
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import (
+    ADD,
     DELETION_VECTORS,
     EMPTY_ROW,
     EMPTY_STATS,
@@ -17,10 +19,9 @@ from lakewright.spec.datafile import (
     DeletionRange,
     GlobalIndex,
     IndexFile,
+    ManifestEntry,
     SimpleStats,
 )
-from lakewright.spec.manifest import ADD, ManifestEntry
-from lakewright.spec.rows.binary_row import encode_row
 from lakewright.spec.types import AtomicType, Value
 
 LONGS = st.integers(-(2**63), 2**63 - 1)

@@ -9,10 +9,11 @@ from typing import NoReturn
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.compact.rounds import CompactResult
+from lakewright.compact.compaction_rounds import CompactResult
 from lakewright.errors import UnsupportedError
-from lakewright.statements.context import Context
-from lakewright.statements.model import (
+from lakewright.statements.sql_context import Context
+from lakewright.statements.sql_text import Args, Fragment
+from lakewright.statements.statements import (
     CopyIn,
     CopyOut,
     CreateTableAs,
@@ -21,12 +22,11 @@ from lakewright.statements.model import (
     DescribeQuery,
     Explain,
     Insert,
-    Merge,
+    MergeInto,
     Native,
     Update,
 )
-from lakewright.statements.text import Args, Fragment
-from lakewright.table.table import FileStoreTable
+from lakewright.table.file_store_table import FileStoreTable
 
 
 class FakeContext(Context[pa.Table]):
@@ -70,7 +70,7 @@ class FakeContext(Context[pa.Table]):
         """Refuse to write."""
         raise NotImplementedError(statement, args)
 
-    def change(self, statement: Update | Delete | Merge, args: Args) -> NoReturn:
+    def change(self, statement: Update | Delete | MergeInto, args: Args) -> NoReturn:
         """Refuse to change rows."""
         raise NotImplementedError(statement, args)
 

@@ -22,11 +22,10 @@ from itertools import permutations
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.maintenance.restore import is_pin, publish_state
-from lakewright.maintenance.rollback import RESTORED
+from contract.fault_enumerator import stray_files
+from contract.faulty_storage import Fault, FaultKind, FaultyStorage, MemoryImage, MemoryStorage
+from lakewright.maintenance.rollback import RESTORED, is_pin, publish_state
 from lakewright.spec.snapshot import Snapshot, state_of
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryImage, MemoryStorage
 
 WEEK = 7 * 24 * 60 * 60 * 1000
 FIELDS = [lw.DataField(0, "k", lw.AtomicType("INT", nullable=False)), lw.DataField(1, "v", lw.AtomicType("STRING"))]

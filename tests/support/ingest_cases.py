@@ -14,7 +14,7 @@ import pytest
 from pyarrow import orc
 
 import lakewright as lw
-from lakewright.ingestion.plan import IngestResult
+from lakewright.ingestion.ingest_plan import IngestResult
 
 FIELDS = [
     lw.DataField(0, "id", lw.AtomicType("BIGINT", nullable=False)),

@@ -7,19 +7,26 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakewright.datafiles.file_plan import FilePlan
-from lakewright.datafiles.rolling import NewFile, RollingFile
+from lakewright.formats.data_file_writer import FilePlan, NewFile, RollingFile
 from lakewright.formats.deletion_vectors import encode_deletion_vectors
-from lakewright.lsm.keys import KeyOrder
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import APPEND, DELETION_VECTORS, EMPTY_ROW, DataFile, IndexFile
-from lakewright.spec.keyed_rows import INSERT, SEQUENCE_NUMBER, VALUE_KIND
-from lakewright.spec.manifest import ADD, IndexEntry, ManifestEntry
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.lsm.key_order import KeyOrder
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import (
+    ADD,
+    APPEND,
+    DELETION_VECTORS,
+    EMPTY_ROW,
+    DataFile,
+    IndexEntry,
+    IndexFile,
+    ManifestEntry,
+)
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.spec.system_columns import INSERT, SEQUENCE_NUMBER, VALUE_KIND
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import Layout
 
 
 def new_keyed_table(

@@ -10,23 +10,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakewright.commit.commit_message import CommitMessage, snapshot_key
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage, snapshot_name
-from lakewright.compact.output import BucketOutput
-from lakewright.datafiles.file_plan import FilePlan
-from lakewright.lsm.merge import MergeSpec
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.files import BucketFiles
-from lakewright.read.scan import FileSchemas
-from lakewright.spec.datafile import EMPTY_ROW, DataFile
-from lakewright.spec.keyed_rows import KEYED_FIELDS, keyed_table
-from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.compact.rewrite_output import BucketOutput
+from lakewright.formats.data_file_writer import FilePlan
+from lakewright.lsm.merge_rows import MergeRules
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_file_reader import BucketReader
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.manifest import EMPTY_ROW, DataFile, ManifestEntry
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.snapshot import Snapshot
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.spec.system_columns import KEYED_FIELDS, keyed_table
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import Layout
 
 COLUMNS = pa.schema([pa.field("k", pa.int32(), nullable=False), ("v", pa.int64()), ("w", pa.string())])
 Change = tuple[Any, ...]  # the kind, then the columns
@@ -80,7 +79,7 @@ def commit_rows(
     )
     output = BucketOutput(store, (partition, bucket))
     sink = output.open(FilePlan.keyed(store.schema, level=level))
-    sink.write(MergeSpec.of_schema(store.schema).fold(keyed))
+    sink.write(MergeRules.of_schema(store.schema).fold(keyed))
     message = CommitMessage(
         partition_bytes=partition,
         bucket=bucket,
@@ -88,7 +87,7 @@ def commit_rows(
         table=store.identity,
         schema_id=store.schema.id,
         write_id=str(uuid.uuid4()),
-        base_snapshot=snapshot_name(newest),
+        base_snapshot=snapshot_key(newest),
     )
     published = Committer(store).commit([message])
     assert published is not None
@@ -106,7 +105,7 @@ def read(store: TableStore) -> dict[int, tuple[int | None, str | None]]:
 
 def stored_rows(store: TableStore, entry: ManifestEntry) -> list[tuple[Any, ...]]:
     """Return the rows of a data or changelog file as they lie there: number, kind, then the columns of the table."""
-    files = BucketFiles(store, FileSchemas(store), entry.partition, entry.bucket)
+    files = BucketReader(store, FileSchemas(store), entry.partition, entry.bucket)
     batches = files.rows(entry.file, (*KEYED_FIELDS, *store.schema.fields))
     return [tuple(row.values()) for _, batch in batches for row in batch.to_pylist()]
 

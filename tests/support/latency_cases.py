@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
+from lakewright.catalog.catalog import Catalog
 
 COMMITS = 30
 FILES = 36

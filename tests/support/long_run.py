@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.testing.history import ACKNOWLEDGED
+from contract.append_history import ACKNOWLEDGED
 
 ROWS = 3  # of one append
 KEYS = 200  # of one upserter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakewright.statements.text import Args, Fragment
+from lakewright.statements.sql_text import Args, Fragment
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
 

@@ -14,19 +14,19 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
-from lakewright.lsm.merge import MergeSpec
-from lakewright.spec.keyed_rows import DELETE, KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.options import MergeEngine
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.lsm.merge_rows import MergeRules
+from lakewright.spec.merge_engine import MergeEngine
+from lakewright.spec.scalars import NestedValue, from_scalar, to_array
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.system_columns import DELETE, KEYED_FIELDS, LEVEL, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import AtomicType, DataField
-from lakewright.spec.values import NestedValue, from_scalar, to_array
 
 Row: TypeAlias = dict[str, NestedValue]
-Merge: TypeAlias = Callable[[list[Row], MergeSpec], Row | None]  # of two rows or more of one key, oldest first
+Merge: TypeAlias = Callable[[list[Row], MergeRules], Row | None]  # of two rows or more of one key, oldest first
 
 
-def reference_fold(rows: Iterable[Mapping[str, NestedValue]], spec: MergeSpec) -> list[Row]:
+def reference_fold(rows: Iterable[Mapping[str, NestedValue]], spec: MergeRules) -> list[Row]:
     """Return one row per key, in key order, `_LEVEL` left out."""
 
     def compare_keys(one: Row, other: Row) -> int:
@@ -77,7 +77,7 @@ def is_retract(row: Row) -> bool:
     return row[VALUE_KIND.name] in {UPDATE_BEFORE, DELETE}
 
 
-def _near(group: list[Row], spec: MergeSpec) -> list[Row]:
+def _near(group: list[Row], spec: MergeRules) -> list[Row]:
     """Return the rows that the lookup rule shows: all of level 0, and the one of the lowest other level."""
     levels = [int(str(row[LEVEL.name])) for row in group if LEVEL.name in row]
     if not spec.needs_lookup or not levels:
@@ -86,12 +86,12 @@ def _near(group: list[Row], spec: MergeSpec) -> list[Row]:
     return [row for row in group if row[LEVEL.name] in {0, nearest}]
 
 
-def _deduplicate(group: list[Row], spec: MergeSpec) -> Row | None:
+def _deduplicate(group: list[Row], spec: MergeRules) -> Row | None:
     shown = [row for row in group if not (spec.ignore_delete and is_retract(row))]
     return shown[-1] if shown else None
 
 
-def _first_row(group: list[Row], spec: MergeSpec) -> Row | None:
+def _first_row(group: list[Row], spec: MergeRules) -> Row | None:
     shown = [row for row in group if not is_retract(row)]
     if len(shown) < len(group) and not spec.ignore_delete:
         raise InvalidInputError("a retract")
@@ -115,9 +115,9 @@ def schema_of(
 
 def spec_of(
     columns: Mapping[str, str], key: Sequence[str] = ("k",), options: Mapping[str, str] | None = None
-) -> MergeSpec:
+) -> MergeRules:
     """Return how such a table is merged."""
-    return MergeSpec.of_schema(schema_of(columns, key, options), table="db.t")
+    return MergeRules.of_schema(schema_of(columns, key, options), table="db.t")
 
 
 def keyed_of(rows: Sequence[Mapping[str, NestedValue]], schema: TableSchema, *, level: bool = False) -> pa.Table:

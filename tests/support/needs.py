@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyspark
 import pytest
 
-from lakewright.spark.jobs.capabilities import Feature, has
+from lakewright.spark.spark_features import Feature, has
 
 
 def needs(feature: Feature) -> pytest.MarkDecorator:

@@ -9,7 +9,7 @@ import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from lakewright.spec.schema.option_keys import FAMILIES, RULES, Handling, Rule
+from lakewright.spec.option_table import FAMILIES, RULES, Handling, OptionRule
 
 TESTS = Path(__file__).parents[1]
 PAGE = TESTS.parent / "docs" / "options.md"
@@ -96,7 +96,7 @@ def _table(handling: Handling, keys: Iterable[str]) -> Iterator[str]:
     yield from (f"| `{key}` | {_default(key)} | {_reason(RULES[key])} |" for key in keys)
 
 
-def _reason(rule: Rule) -> str:
+def _reason(rule: OptionRule) -> str:
     fine = f"; {_code(sorted(rule.idle))} is fine" if rule.idle else ""
     compactors = (
         "; not said about `write-only` tables" if rule.handling is Handling.WARNED and rule.by_compactors else ""
@@ -104,7 +104,7 @@ def _reason(rule: Rule) -> str:
     return f"{rule.reason}{fine}{compactors}".replace("|", "\\|")
 
 
-def _kinds(rule: Rule) -> str:
+def _kinds(rule: OptionRule) -> str:
     return f" (metastore {', '.join(sorted(rule.metastores))})" if rule.metastores else ""
 
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import lakewright as lw
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from contract.fault_enumerator import stray_files
+from contract.faulty_storage import Fault, FaultKind, FaultyStorage, MemoryStorage
 
 Row = tuple[int, int | None, str | None]  # k, a, b
 Rows = tuple[Row, ...]

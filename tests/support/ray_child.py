@@ -17,7 +17,7 @@ from ray.data import Dataset
 
 import lakewright as lw
 from lakewright.ray import write_table
-from lakewright.table.table import FileStoreTable
+from lakewright.table.file_store_table import FileStoreTable
 from support import traps
 from support.spark_writes import new_table, rows_of
 from support.traps import TrapStorage, trapped

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakewright.metadata.schemas import Schemas
-from lakewright.metadata.store import TableStore
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.metadata.schema_files import SchemaFiles
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.table_options import CoreOptions
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.table_layout import Layout
 from lakewright.table.write_builder import BatchWriteBuilder
 from support.golden import WAREHOUSE
 
@@ -45,7 +45,7 @@ def golden_store(name: str, options: Mapping[str, str] | None = None, branch: st
     """Open a golden table with the schema that its options travel to."""
     database, table = name.split(".")
     storage, root = LocalStorage(), str(WAREHOUSE / f"{database}.db" / table)
-    schema = Schemas(storage, Layout(root, branch)).latest()
+    schema = SchemaFiles(storage, Layout(root, branch)).latest()
     assert schema is not None
     schema = schema.with_options(options or {})
     found = schema.core_options

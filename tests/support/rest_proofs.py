@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 import lakewright as lw
-from lakewright.compact.rewrite import run_task
-from lakewright.compact.task import plan_compaction
-from lakewright.datafiles.rolling import wall_clock_ms
-from lakewright.testing.catalog_names import InDatabase, ids_of, rows_of, together
-from lakewright.testing.enumerator import stray_files
+from contract.catalog_names import InDatabase, ids_of, rows_of, together
+from contract.fault_enumerator import stray_files
+from lakewright.compact.compaction_plan import plan_compaction
+from lakewright.compact.keyed_compaction import run_task
+from lakewright.formats.data_file_writer import wall_clock_ms
 from support.rest_protocol import RestServerUnderTest
 
 LOST = ("500", "502", "503", "504", "429", "cut", "half", "garbage")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
 
+from contract.fault_enumerator import _used_files, stray_files
 from lakewright.catalog.listing import partitions_of
 from lakewright.errors import (
     BranchAlreadyExistException,
@@ -30,19 +31,17 @@ from lakewright.errors import (
 from lakewright.maintenance.branches import create_branch, drop_branch, fast_forward, rename_branch
 from lakewright.maintenance.rollback import rollback
 from lakewright.metadata.refs import branches
-from lakewright.metadata.schemas import Schemas
-from lakewright.metadata.store import TableStore, placed, spec_name
-from lakewright.spec.schema.changes import Move, Position, SchemaChange
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.evolution import apply_changes
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.metadata.schema_files import SchemaFiles
+from lakewright.metadata.table_store import TableStore, apply_layout_options, format_partition_spec
+from lakewright.spec.option_values import parse_duration_millis
+from lakewright.spec.schema import Move, Position, Schema, SchemaChange, new_table_schema
+from lakewright.spec.schema_evolution import apply_changes
 from lakewright.spec.snapshot import _KEYS, Snapshot, to_json
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField, DataType, parse_type
-from lakewright.spec.units import parse_duration_millis
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import MAIN_BRANCH, Layout
-from lakewright.storage.open import open_storage
-from lakewright.testing.enumerator import _used_files, stray_files
+from lakewright.storage.storage import Storage
+from lakewright.storage.storage_registry import open_storage
+from lakewright.storage.table_layout import MAIN_BRANCH, Layout
 
 JSON: TypeAlias = dict[str, Any]
 PAGE = 100  # the most names in one page
@@ -192,7 +191,7 @@ class Tables:
         layout = Layout(open_storage(given, self.storage_options)[1] if given else f"{self.root}/{folder}")
         schema = _first_schema(body["schema"], options)
         if given is None:
-            Schemas(self.storage, layout).create(schema)
+            SchemaFiles(self.storage, layout).create(schema)
         self.tables[database, name] = Table(
             str(uuid.uuid4()), database, name, path, given is not None, layout, _now(), schema
         )
@@ -250,8 +249,8 @@ class Tables:
     def store(self, table: Table, branch: str = MAIN_BRANCH) -> TableStore:
         """Return a branch of a table, as its files describe it."""
         layout = table.layout.for_branch(branch)
-        schema = Schemas(self.storage, layout).latest() or table.declared
-        return TableStore(f"{table.database}.{table.name}", self.storage, placed(layout, schema), schema)
+        schema = SchemaFiles(self.storage, layout).latest() or table.declared
+        return TableStore(f"{table.database}.{table.name}", self.storage, apply_layout_options(layout, schema), schema)
 
     def _alter(self, table: Table, branch: str, changes: Sequence[JSON]) -> JSON | None:
         store = self.store(table, branch)
@@ -353,7 +352,7 @@ class Tables:
     @staticmethod
     def _count(known: dict[str, JSON], stats: Sequence[JSON]) -> None:
         for stat in stats:
-            name = spec_name(stat["spec"])
+            name = format_partition_spec(stat["spec"])
             old = known.get(name) or {**stat, **dict.fromkeys(_COUNTS, 0)}
             new = {**stat, **{key: old[key] + stat[key] for key in _COUNTS}}
             known[name] = new
@@ -387,7 +386,7 @@ class Tables:
             return
         table.latest[branch] = _members(latest)
         table.partitions[branch] = {
-            spec_name(p.spec): {
+            format_partition_spec(p.spec): {
                 "spec": dict(p.spec),
                 "recordCount": p.record_count,
                 "fileSizeInBytes": p.file_size_in_bytes,
@@ -412,7 +411,7 @@ class Tables:
                 page = _page("partitions", sorted(known, reverse=True), query, "partitionNamePattern")
                 names = page["partitions"]
             case ["list-by-names"]:
-                page, names = {}, [n for spec in body["specs"] if (n := spec_name(spec)) in known]
+                page, names = {}, [n for spec in body["specs"] if (n := format_partition_spec(spec)) in known]
             case ["list-by-filter"] if self.like == "2.0.0":
                 page, names = {}, sorted(known, reverse=True)
             case ["mark"]:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import lakewright as lw
+from contract.fault_enumerator import OPTIONS
+from contract.faulty_storage import MemoryStorage
 from lakewright.spec.snapshot import CommitKind
-from lakewright.testing.enumerator import OPTIONS
-from lakewright.testing.storage import MemoryStorage
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 TRACKED = {"row-tracking.enabled": "true"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 
 NANOSECONDS = ("TIMESTAMP(9)", "TIMESTAMP(9) WITH LOCAL TIME ZONE")  # which Avro cannot hold

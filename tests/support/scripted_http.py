@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from lakewright.rest.http import Patience
+from lakewright.catalog.rest_http import Patience
 
 QUICK = Patience(connect_seconds=2, read_seconds=2, pause_first=0.001)
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.spark import compact, local_session, read_stream, read_table, write_stream, write_table
-from lakewright.storage.open import open_storage
+from lakewright.storage.storage_registry import open_storage
 from support.sessions import SessionProvider
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.commit.message.message import CommitMessage
-from lakewright.compact import job
-from lakewright.compact.order import divide
-from lakewright.compact.publish import RoundEnd, publish_fitting
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import DataFile
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.compact import compaction_job, sort_compaction
+from lakewright.compact.compaction_rounds import RoundEnd, publish_fitting
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.column_stats import field_stats
+from lakewright.spec.manifest import DataFile
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.stats import field_stats
 from support.effort import some
 from support.spark_writes import assert_tidy
 from support.traps import TrapStorage, trapped
@@ -91,7 +90,7 @@ def before_publishing(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
             acts.pop()()
         return publish(store, base, messages)
 
-    monkeypatch.setattr(job, "publish_fitting", interrupted)
+    monkeypatch.setattr(compaction_job, "publish_fitting", interrupted)
 
 
 class SortCases:
@@ -100,7 +99,7 @@ class SortCases:
     @pytest.fixture(autouse=True)
     def small_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let several workers share even few rows."""
-        monkeypatch.setattr(divide, "PART_BYTES_MIN", 1)
+        monkeypatch.setattr(sort_compaction, "PART_BYTES_MIN", 1)
 
     @pytest.mark.parametrize("strategy", some(["order", "zorder", "hilbert"], 0))
     def test_several_workers_sort_one_partition(self, compact: Compact, tmp_path: Path, strategy: str) -> None:

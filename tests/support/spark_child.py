@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.spark import write_table
-from lakewright.spark.jobs.session import local_session
-from lakewright.table.table import FileStoreTable
+from lakewright.spark.spark_session import local_session
+from lakewright.table.file_store_table import FileStoreTable
 from support.jvm import SHORT_LIVED
 from support.spark_traps import TrapStorage, trapped
 from support.spark_writes import new_table, rows_of

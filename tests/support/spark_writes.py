@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.table.table import FileStoreTable
-from lakewright.testing.enumerator import stray_files
+from contract.fault_enumerator import stray_files
+from lakewright.table.file_store_table import FileStoreTable
 
 COLUMNS = pa.schema(
     [

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.jdbc.lock import LockSettings, SqlLock
-from lakewright.jdbc.uri import parse_address
+from lakewright.catalog.sql_catalog import LockSettings, SqlLock
+from lakewright.catalog.sql_drivers import parse_address
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 

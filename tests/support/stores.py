@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
-from lakewright.storage.object import ObjectStorage
+from lakewright.storage.object_storage import ObjectStorage
 from support.programs import free_port, running
 from support.store_fronts import Front, GcsFront, serving
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lakewright as lw
-from lakewright.testing.enumerator import stray_files
+from contract.fault_enumerator import stray_files
 
 ROWS = 40  # of a file
 KEYS = 25
@@ -219,8 +219,8 @@ def _kill(pid: int) -> None:
 
 def main(wish: dict[str, object]) -> None:
     """Run one query per table until killed, or until all files are read."""
-    from lakewright.spark.datasource.streams import write_stream  # noqa: PLC0415
-    from lakewright.spark.jobs.session import local_session  # noqa: PLC0415 - only the program needs Spark
+    from lakewright.spark.spark_session import local_session  # noqa: PLC0415 - only the program needs Spark
+    from lakewright.spark.stream_verbs import write_stream  # noqa: PLC0415
 
     root, names = Path(str(wish["root"])), wish["names"]
     assert isinstance(names, list)

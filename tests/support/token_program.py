@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.spark import compact, delete, local_session, read_table, upsert, write_stream, write_table
-from lakewright.spark.jobs.session import map_in_arrow
+from lakewright.spark.spark_session import map_in_arrow
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())])
 ROWS = 2000

@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lakewright.storage.base import Output
-from lakewright.storage.local import LocalStorage
-from lakewright.table.table import FileStoreTable
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import Output
+from lakewright.table.file_store_table import FileStoreTable
 
 _WAIT_SECONDS_MAX = 300
 _DAWDLE_SECONDS = 1.5  # less than Spark gives a worker whose task it has killed

@@ -19,9 +19,9 @@ from random import Random
 import polars as pl
 
 import lakewright as lw
+from contract.fault_enumerator import OPTIONS
+from contract.faulty_storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lakewright.testing.enumerator import OPTIONS
-from lakewright.testing.storage import Crash, Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.row_changes import BUCKETS, EVOLUTION, TRACKED, VECTORS, create_table, random_rows
 from support.upkeep_book import MAIN, Line, State, lines_of, projected, read, same_rows
 from support.upkeep_files import UsedFiles

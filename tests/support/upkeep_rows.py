@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.compact.request.choice import Strategy
+from lakewright.compact.compaction_job import Strategy
 from support.row_changes import CONDITIONS, Model, Verbs, random_rows
 from support.upkeep_book import MAIN, Columns, Line, stored
 from support.upkeep_mix import Attempt, Lines, Mix

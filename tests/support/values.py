@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
+from lakewright.spec.scalars import NestedValue, decimal_of
 from lakewright.spec.types import (
     INTEGER_BITS,
     UNIT_NANOS,
@@ -18,7 +19,6 @@ from lakewright.spec.types import (
     RowType,
     time_unit,
 )
-from lakewright.spec.values import NestedValue, decimal_of
 
 SCALARS = [
     "BOOLEAN",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lakewright.spark.jobs.capabilities import Feature, java_versions
+from lakewright.spark.spark_features import Feature, java_versions
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "spark" / "cluster.md"

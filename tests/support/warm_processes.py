@@ -160,8 +160,8 @@ LOADED = Server(
         "pytest",
         "lakewright.public",
         "lakewright.cli.program",
-        "lakewright.catalog.jdbc",
-        "lakewright.testing.history",
+        "lakewright.catalog.sql_catalog",
+        "contract.append_history",
         "psycopg",
     ]
 )

@@ -8,12 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakewright.commit.message.message import CommitMessage
-from lakewright.metadata.store import TableStore
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout
-from lakewright.storage.local import LocalStorage
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import Layout
 
 
 def new_store(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.testing.enumerator import OPTIONS
-from lakewright.testing.storage import MemoryStorage
+from contract.fault_enumerator import OPTIONS
+from contract.faulty_storage import MemoryStorage
 from support.effort import examples
 
 Row: TypeAlias = tuple[str, dict[str, Any]]  # the kind and the values

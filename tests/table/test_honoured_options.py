@@ -11,8 +11,8 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError
-from lakewright.read import builder as read_builder
-from lakewright.read.lanes import in_order
+from lakewright.read import table_read as read_builder
+from lakewright.storage.concurrency import in_order
 
 COLUMNS = pa.schema([pa.field("k", pa.int64(), nullable=False), ("p", pa.string()), ("v", pa.string())])
 FILE_TIME, TIME = "scan.file-creation-time-millis", "scan.creation-time-millis"

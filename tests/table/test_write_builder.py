@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakewright.errors import InvalidInputError
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.table_store import TableStore
 from lakewright.table.write_builder import BatchWriteBuilder, StreamWriteBuilder
 from support.write_tables import data_files, new_store, paths, written
 

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
+from lakewright.dml.assignments import Assignments, ColumnScope, check_assignments, refuse_names_as_text
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType
-from lakewright.update.values import Assignments, Scope, check_assignments, refuse_names_as_text
 
 FIELDS = (
     DataField(0, "id", AtomicType("INT", nullable=False)),
@@ -37,8 +37,8 @@ TARGET_ROWS = pa.table({"id": pa.array([1, 2], pa.int32()), "n": [10, None], "na
 SOURCE_ROWS = pa.table({"id": [1, 2], "n": [3, 4], "text": ["p", "q"], "x": [1.5, 2.0]}, SOURCE)
 
 
-def check(given: dict[str, object], scope: Scope | None = None, read: Sequence[str] = ()) -> Assignments:
-    return check_assignments(given, scope or Scope(FIELDS), FIELDS, table="d.t", read=read)
+def check(given: dict[str, object], scope: ColumnScope | None = None, read: Sequence[str] = ()) -> Assignments:
+    return check_assignments(given, scope or ColumnScope(FIELDS), FIELDS, table="d.t", read=read)
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_only_what_is_needed_is_read() -> None:
     assert check({"name": lw.target_col("name"), "n": pc.field("id")}).target_columns == ("id", "name")
     assert check({"n": lambda rows: rows["id"]}).target_columns == tuple(field.name for field in FIELDS)
     assert check({"n": lambda rows: rows["id"]}, read=["id"]).target_columns == ("id",)
-    both = check({"n": pc.field("t.n") + pc.field("s.n"), "name": lw.source_col("text")}, Scope(FIELDS, SOURCE))
+    both = check({"n": pc.field("t.n") + pc.field("s.n"), "name": lw.source_col("text")}, ColumnScope(FIELDS, SOURCE))
     assert (both.target_columns, both.source_columns) == (("n",), ("n", "text"))
 
 
 def test_rows_of_a_merge_lie_side_by_side() -> None:
     made = check(
         {"n": pc.field("t.id") + pc.field("s.n"), "name": lw.source_col("text"), "id": lambda rows: rows["x"]},
-        Scope(FIELDS, SOURCE.remove(3).append(pa.field("x", pa.int64()))),
+        ColumnScope(FIELDS, SOURCE.remove(3).append(pa.field("x", pa.int64()))),
     )
     source = SOURCE_ROWS.drop_columns(["x"]).append_column("x", pa.array([7, 8]))
     out = made.evaluate(2, whole(), source)
     assert out.to_pylist() == [{"id": 7, "n": 4, "name": "p"}, {"id": 8, "n": 6, "name": "q"}]
-    plain = check({"n": pc.field("x"), "id": pc.field("s.id"), "name": pc.field("text")}, Scope((), SOURCE))
+    plain = check({"n": pc.field("x"), "id": pc.field("s.id"), "name": pc.field("text")}, ColumnScope((), SOURCE))
     assert plain.evaluate(1, None, SOURCE_ROWS.slice(1)).to_pylist() == [{"id": 2, "n": 2, "name": "q"}]
 
 
@@ -185,7 +185,7 @@ def test_nulls_of_rows_are_refused_where_the_column_takes_none() -> None:
     ["upper(name)", "concat(name, '!')", "name || '!'", "n + 1", "id*n", "t.name || 'x'", "`name` || 'x'", "2 * n"],
 )
 def test_text_that_reads_as_an_expression_over_columns_is_refused(text: str) -> None:
-    scope = Scope(FIELDS)
+    scope = ColumnScope(FIELDS)
     with pytest.raises(lw.InvalidInputError, match=r"lw\.expr\(.*lw\.lit\("):
         refuse_names_as_text({"name": text}, scope, table="d.t")
     refuse_names_as_text({"name": lw.lit(text)}, scope, table="d.t")
@@ -196,7 +196,7 @@ def test_text_that_reads_as_an_expression_over_columns_is_refused(text: str) -> 
     ["name", "first-name", "a (name)", "n/a", "Hello, name!", "upper(other)", "2024-01-01", "", "f(x) = 1"],
 )
 def test_other_text_is_a_literal(text: str) -> None:
-    refuse_names_as_text({"name": text}, Scope(FIELDS), table="d.t")
+    refuse_names_as_text({"name": text}, ColumnScope(FIELDS), table="d.t")
 
 
 def test_expressions_in_sql_and_of_polars() -> None:
@@ -212,7 +212,7 @@ def test_expressions_in_sql_and_of_polars() -> None:
 
 
 def test_expressions_in_sql_see_both_sides_of_a_merge() -> None:
-    made = check({"n": lw.expr("t.n + s.n"), "name": pl.col("s.text")}, Scope(FIELDS, SOURCE))
+    made = check({"n": lw.expr("t.n + s.n"), "name": pl.col("s.text")}, ColumnScope(FIELDS, SOURCE))
     assert (made.target_columns, set(made.source_columns)) == (("n",), {"n", "text"})
 
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from contract.fault_enumerator import stray_files
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
+from lakewright.dml.row_changes import UpdateResult
 from lakewright.spec.snapshot import Snapshot
-from lakewright.testing.enumerator import stray_files
-from lakewright.update.result import UpdateResult
 
 SCHEMA = pa.schema({"id": pa.int64(), "n": pa.int64()})
 TRACKED = {"row-tracking.enabled": "true", "deletion-vectors.enabled": "true"}

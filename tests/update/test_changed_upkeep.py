@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from contract.fault_enumerator import stray_files
 from lakewright.commit.committer import Committer
-from lakewright.spec.datafile import IndexFile
+from lakewright.dml import delete_update, row_changes
+from lakewright.dml.row_location import bind_condition
+from lakewright.spec.manifest import IndexFile
 from lakewright.spec.snapshot import Snapshot
-from lakewright.testing.enumerator import stray_files
-from lakewright.update import run, verbs
-from lakewright.update.find import condition
 
 VECTORS = {"deletion-vectors.enabled": "true"}
 BUCKETS = {"bucket": "2", "bucket-key": "id"}
@@ -177,7 +177,7 @@ def test_a_delete_that_meets_an_append_or_a_delete_elsewhere_needs_no_second_pla
 def test_whoever_always_loses_says_so_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(tmp_path, {**VECTORS, "commit.max-retries": "2"})
     victims = iter(range(10))
-    racing(monkeypatch, table, lambda: verbs.delete(table.store, f"id = {next(victims)}"), times=9)
+    racing(monkeypatch, table, lambda: delete_update.delete(table.store, f"id = {next(victims)}"), times=9)
     with pytest.raises(lw.errors.CommitConflictError, match=r"d\.t"):
         table.delete("id >= 0 AND id < 10")
     assert ids(table) == list(range(3, 20))
@@ -200,10 +200,10 @@ def test_messages_can_be_had_without_a_commit(tmp_path: Path) -> None:
     """What is prepared knows what it was planned on, so that a late commit is refused."""
     table = make(tmp_path, VECTORS)
     base = table.snapshot()
-    prepared = verbs.prepare_delete(table.store, condition(table.store, "id = 1"), base)
+    prepared = delete_update.prepare_delete(table.store, bind_condition(table.store, "id = 1"), base)
     messages = prepared.planned_on(base)
     table.delete("id = 2")
     with pytest.raises(lw.errors.CommitConflictError):
         Committer(table.store).commit(messages)
-    assert isinstance(prepared, run.Prepared)
+    assert isinstance(prepared, row_changes.PreparedChange)
     assert ids(table) == [i for i in range(20) if i != 2]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.datafile import GlobalIndex, IndexFile
+from lakewright.spec.manifest import GlobalIndex, IndexFile
 from support.effort import examples
 
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}

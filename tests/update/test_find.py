@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.formats.base import FileReader
-from lakewright.read.evolve import Evolution
-from lakewright.read.files import BucketFiles
-from lakewright.spec.datafile import DataFile
-from lakewright.update.find import condition, groups, locate
+from lakewright.dml.row_location import bind_condition, locate_rows, select_groups
+from lakewright.formats.file_format import FileReader
+from lakewright.read.data_file_reader import BucketReader
+from lakewright.read.file_evolution import Evolution
+from lakewright.spec.manifest import DataFile
 
 ROWS = pa.table(
     {
@@ -54,13 +54,13 @@ def unchanged(tmp_path_factory: pytest.TempPathFactory) -> lw.FileStoreTable:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note every data file that is opened."""
     seen: list[str] = []
-    real = BucketFiles._open
+    real = BucketReader._open
 
-    def noted(self: BucketFiles, file: DataFile, evolution: Evolution) -> FileReader:
+    def noted(self: BucketReader, file: DataFile, evolution: Evolution) -> FileReader:
         seen.append(file.file_name)
         return real(self, file, evolution)
 
-    monkeypatch.setattr(BucketFiles, "_open", noted)
+    monkeypatch.setattr(BucketReader, "_open", noted)
     return seen
 
 
@@ -68,10 +68,10 @@ def found(table: lw.FileStoreTable, where: str | None, columns: tuple[str, ...] 
     """Return the positions of the rows that are found, file by file."""
     snapshot = table.snapshot()
     assert snapshot is not None
-    predicate = condition(table.store, where)
+    predicate = bind_condition(table.store, where)
     out: list[int] = []
-    for part in groups(table.store, snapshot, predicate):
-        for located in locate(table.store, part, columns, predicate):
+    for part in select_groups(table.store, snapshot, predicate):
+        for located in locate_rows(table.store, part, columns, predicate):
             assert located.rows.num_rows == len(located.positions)
             assert (np.diff(located.positions) > 0).all()
             out += located.positions.tolist()
@@ -116,11 +116,11 @@ def test_deleted_rows_are_not_found_again_and_keep_their_positions(table: lw.Fil
 def test_columns_come_with_the_positions(table: lw.FileStoreTable) -> None:
     snapshot = table.snapshot()
     assert snapshot is not None
-    predicate = condition(table.store, "id IN (21, 39)")
+    predicate = bind_condition(table.store, "id IN (21, 39)")
     rows = [
         (row["s"], row["p"], position)
-        for part in groups(table.store, snapshot, predicate)
-        for located in locate(table.store, part, ("s", "p"), predicate)
+        for part in select_groups(table.store, snapshot, predicate)
+        for located in locate_rows(table.store, part, ("s", "p"), predicate)
         for row, position in zip(located.rows.to_pylist(), located.positions.tolist(), strict=True)
     ]
     assert rows == [("s21", 1, 1), ("s39", 1, 9)]
@@ -129,4 +129,4 @@ def test_columns_come_with_the_positions(table: lw.FileStoreTable) -> None:
 def test_a_column_that_is_not_there_is_named(table: lw.FileStoreTable) -> None:
     for where in ("nope = 1", "_ROW_ID = 1"):  # the table does not track its rows
         with pytest.raises(lw.errors.ColumnNotExistException, match=r"d\.t: .*there is no column"):
-            condition(table.store, where)
+            bind_condition(table.store, where)

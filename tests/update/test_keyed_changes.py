@@ -13,10 +13,10 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.committer import Committer
+from lakewright.dml.keyed_strategy import prepare_delete
+from lakewright.dml.row_location import bind_condition
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.spec.snapshot import CommitKind
-from lakewright.update.find import condition
-from lakewright.update.primary_key import prepare_delete
 from support.effort import every_second
 
 SCHEMA = pa.schema(
@@ -198,8 +198,8 @@ def test_a_change_is_committed_only_on_the_rows_it_read(catalog: lw.Catalog) -> 
     table = new_table(catalog, ["p", "k"], {"write-only": "true"})
     lw.write_table(rows(0, 4), table)
     base = table.snapshot()
-    everything = condition(table.store, None)
-    mine = prepare_delete(table.store, base, condition(table.store, "p = 'p0'")).planned_on(base)
+    everything = bind_condition(table.store, None)
+    mine = prepare_delete(table.store, base, bind_condition(table.store, "p = 'p0'")).planned_on(base)
     other = prepare_delete(table.store, base, everything).planned_on(base)
     table.update({"v": "theirs"}, "k = 1")
     with pytest.raises(CommitConflictError, match=r"rows of its bucket were written after snapshot 1") as caught:

@@ -14,20 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakewright as lw
-from lakewright.catalog.base import Catalog
-from lakewright.catalog.filesystem import FileSystemCatalog
+from contract.fault_enumerator import stray_files
+from contract.faulty_storage import MemoryStorage
+from lakewright.catalog.catalog import Catalog
+from lakewright.catalog.filesystem_catalog import FileSystemCatalog
 from lakewright.commit.committer import Committer
+from lakewright.dml import vector_updates
+from lakewright.dml.row_changes import AppliedChanges, ChangeJob
+from lakewright.dml.row_location import select_groups
 from lakewright.formats.deletion_vectors import encode_deletion_vectors
-from lakewright.read.files import BucketFiles
-from lakewright.read.scan import FileSchemas
-from lakewright.read.splits.split import DataSplit
-from lakewright.spec.datafile import DELETION_VECTORS, IndexFile
+from lakewright.read.data_file_reader import BucketReader
+from lakewright.read.data_split import DataSplit
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.spec.manifest import DELETION_VECTORS, IndexFile
 from lakewright.spec.snapshot import Snapshot
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.storage import MemoryStorage
-from lakewright.update import vectors
-from lakewright.update.change import Applied, ChangeJob
-from lakewright.update.find import groups
 from support.effort import examples
 
 FILES, ROWS = 4, 50
@@ -72,8 +72,8 @@ def newest(table: lw.FileStoreTable) -> Snapshot:
 def parts_of(table: lw.FileStoreTable) -> dict[int, DataSplit]:
     """Return the groups by the number of the file."""
     out = {}
-    for part in groups(table.store, newest(table)):
-        rows = BucketFiles(table.store, FileSchemas(table.store), part.partition_bytes, part.bucket)
+    for part in select_groups(table.store, newest(table)):
+        rows = BucketReader(table.store, FileSchemas(table.store), part.partition_bytes, part.bucket)
         _, batch = next(rows.rows(part.files[0], table.schema.fields))
         out[batch.column(0)[0].as_py()] = part
     return out
@@ -83,13 +83,13 @@ def fold_and_commit(table: lw.FileStoreTable, change: Deleted, *, stored: bool) 
     """Delete rows as one worker, or as many whose vectors come as files."""
     job = ChangeJob.on(table.store, newest(table))
     parts = parts_of(table)
-    tasks = [vectors.mark_deleted(job, parts[number], np.array(sorted(rows))) for number, rows in change.items()]
+    tasks = [vector_updates.mark_deleted(job, parts[number], np.array(sorted(rows))) for number, rows in change.items()]
     if stored:
-        tasks = [vectors.store_vectors(job, applied, task, 0) for task, applied in enumerate(tasks)]
-    applied = Applied()
+        tasks = [vector_updates.store_vectors(job, applied, task, 0) for task, applied in enumerate(tasks)]
+    applied = AppliedChanges()
     for task in tasks:
         applied += task
-    return Committer(table.store).commit((*applied.messages, *vectors.fold_vectors(job, applied)))
+    return Committer(table.store).commit((*applied.messages, *vector_updates.fold_vectors(job, applied)))
 
 
 def live_of(table: lw.FileStoreTable) -> set[tuple[int, int]]:
@@ -156,7 +156,7 @@ def test_only_the_index_files_of_changed_files_are_replaced(tmp_path: Path) -> N
 
 
 def test_many_small_index_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "_SMALL_FILES_MAX", 3)
+    monkeypatch.setattr(vector_updates, "_SMALL_FILES_MAX", 3)
     table = make(tmp_path, {})
     for number in range(4):
         fold_and_commit(table, {number: frozenset({number})}, stored=False)
@@ -168,8 +168,8 @@ def test_many_small_index_files_become_one(tmp_path: Path, monkeypatch: pytest.M
 def test_what_workers_send_survives_the_way(tmp_path: Path) -> None:
     table = make(tmp_path, {})
     job = pickle.loads(pickle.dumps(ChangeJob.on(table.store, newest(table))))  # noqa: S301 - our own bytes
-    applied = vectors.mark_deleted(job, parts_of(table)[0], np.array([1, 2]))
-    stored = vectors.store_vectors(job, applied, 3, 1)
+    applied = vector_updates.mark_deleted(job, parts_of(table)[0], np.array([1, 2]))
+    stored = vector_updates.store_vectors(job, applied, 3, 1)
     assert pickle.loads(pickle.dumps(applied)) == applied  # noqa: S301 - our own bytes
     assert pickle.loads(pickle.dumps(stored)) == stored  # noqa: S301 - our own bytes
     assert stored.vectors == ()

@@ -20,14 +20,24 @@ import pytest
 
 import lakewright as lw
 from lakewright.formats.deletion_vectors import encode_deletion_vectors
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import DELETION_VECTORS, HASH, DataFile, IndexFile, SimpleStats
-from lakewright.spec.manifest import ADD, DELETE, IndexEntry, ManifestEntry, ManifestFile
-from lakewright.spec.rows.binary_row import encode_row
+from lakewright.maintenance.verify_findings import KINDS, VerifyResult
+from lakewright.maintenance.verify_table import verify_table
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import (
+    ADD,
+    DELETE,
+    DELETION_VECTORS,
+    HASH,
+    DataFile,
+    IndexEntry,
+    IndexFile,
+    ManifestEntry,
+    ManifestFile,
+    SimpleStats,
+)
 from lakewright.spec.snapshot import Snapshot, to_json
 from lakewright.spec.types import AtomicType
-from lakewright.verify.findings import KINDS, VerifyResult
-from lakewright.verify.run import verify_table
 from support.effort import is_thin
 from support.verify_tables import make_table
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.verify.findings import INFO, VerifyResult
-from lakewright.verify.run import verify_table
+from lakewright.maintenance.verify_findings import INFO, VerifyResult
+from lakewright.maintenance.verify_table import verify_table
 from support.effort import thinned
 from support.golden import WAREHOUSE, expected
 from support.verify_tables import SHAPES, make_table

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.engine.engine_job import remove_leftovers
 from lakewright.errors import InvalidInputError, InvalidMessageError, LakewrightWarning, UnsupportedError
-from lakewright.maintenance.external import CLAIMS
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.external_paths import external_paths
-from lakewright.write.leftovers import remove_leftovers
+from lakewright.maintenance.external_directories import CLAIMS
+from lakewright.spec.external_paths import external_paths
+from lakewright.spec.table_options import CoreOptions
 from support.effort import each_once
 from support.s3 import S3Server
 

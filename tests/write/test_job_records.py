@@ -10,8 +10,8 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.committer import Committer
+from lakewright.commit.job_ids import JobRun, earlier_of_job, recorded_batch
 from lakewright.spec.snapshot import SeenSnapshot
-from lakewright.write.job_run import JobRun, earlier_of_job, recorded_batch
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
 

@@ -13,23 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.datafiles.file_plan import FilePlan
-from lakewright.datafiles.rolling import FinishedFile, NewFile, RollingFile
 from lakewright.errors import InvalidInputError
-from lakewright.formats.base import file_format_of
-from lakewright.formats.open import open_reader
-from lakewright.lsm.merge import MergeSpec
-from lakewright.spec.buckets import bucket_ids
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed_rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, stored_fields
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.formats.data_file_writer import FilePlan, FinishedFile, NewFile, RollingFile
+from lakewright.formats.file_format import file_format_of
+from lakewright.formats.format_registry import open_reader
+from lakewright.lsm.merge_rows import MergeRules
+from lakewright.spec.bucket_hash import bucket_ids
+from lakewright.spec.manifest import EMPTY_ROW
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, stored_fields
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import AtomicType
 from lakewright.write import keyed_buffer
-from lakewright.write.buckets.routing import Group, HashRouter
-from lakewright.write.buffer import BufferLimits
+from lakewright.write.bucket_routing import HashRouter, RowGroup
 from lakewright.write.keyed_buffer import KeyedBuffer
-from lakewright.write.task import Place
+from lakewright.write.write_buffer import BufferLimits
+from lakewright.write.write_task import PartitionBucket
 from support.data_files import MemoryOutput
 from support.effort import examples
 
@@ -45,10 +44,10 @@ def schema_of(**options: object) -> TableSchema:
     return new_table_schema(wish, time_millis=1)
 
 
-def group(rows: Sequence[Row], bucket: int = 0) -> Group:
+def group(rows: Sequence[Row], bucket: int = 0) -> RowGroup:
     columns = [[row[4] for row in rows], *([row[n] for row in rows] for n in range(4))]
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, ROW_GROUPS, strict=True)], schema=ROW_GROUPS)
-    return Group(EMPTY_ROW, bucket, table)
+    return RowGroup(EMPTY_ROW, bucket, table)
 
 
 class Disk:
@@ -60,7 +59,7 @@ class Disk:
         self.changelog = changelog
         self.failing = failing
 
-    def new_files(self, _place: Place) -> tuple[RollingFile, RollingFile | None]:
+    def new_files(self, _place: PartitionBucket) -> tuple[RollingFile, RollingFile | None]:
         log = self._rolling(FilePlan.keyed(self.schema, level=0, changelog=True)) if self.changelog else None
         return self._rolling(FilePlan.keyed(self.schema, level=0)), log
 
@@ -87,7 +86,7 @@ class Disk:
 
 
 def buffer_on(disk: Disk, *, budget: int = 1 << 30, spillable: bool = True, first: int = 0) -> KeyedBuffer:
-    spec = MergeSpec.of_schema(disk.schema, table="t")
+    spec = MergeRules.of_schema(disk.schema, table="t")
     return KeyedBuffer(spec, disk.new_files, lambda _: first, BufferLimits(budget, threads=2, spillable=spillable))
 
 
@@ -252,7 +251,7 @@ def test_without_spilling_what_is_too_much_becomes_files() -> None:
 
 def test_every_bucket_has_numbers_of_its_own_and_keeps_them() -> None:
     disk = Disk(schema_of())
-    spec = MergeSpec.of_schema(disk.schema)
+    spec = MergeRules.of_schema(disk.schema)
     buffer = KeyedBuffer(spec, disk.new_files, lambda place: 10 * place[1], BufferLimits(1 << 30, threads=2))
     buffer.add([group([row(1), row(1)]), group([row(2)], bucket=1)])
     buffer.add([group([row(3)], bucket=1)])
@@ -272,7 +271,7 @@ def test_numbers_of_others_that_came_in_between_are_passed() -> None:
     disk = Disk(schema_of())
     first = iter([0, 100])
     buffer = KeyedBuffer(
-        MergeSpec.of_schema(disk.schema), disk.new_files, lambda _: next(first), BufferLimits(1 << 30, threads=1)
+        MergeRules.of_schema(disk.schema), disk.new_files, lambda _: next(first), BufferLimits(1 << 30, threads=1)
     )
     for wanted in (0, 100):
         buffer.add([group([row(1)])])

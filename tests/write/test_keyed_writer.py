@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
-from lakewright.commit.message.message import CommitMessage, snapshot_name
+from lakewright.commit.commit_message import CommitMessage, snapshot_key
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.buckets import bucket_ids
-from lakewright.spec.datafile import APPEND, DataFile
-from lakewright.spec.keyed_rows import KIND_NAMES
-from lakewright.spec.rows.binary_row import decode_row
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import decode_row
+from lakewright.spec.bucket_hash import bucket_ids
+from lakewright.spec.manifest import APPEND, DataFile
+from lakewright.spec.system_columns import KIND_NAMES
 from lakewright.spec.types import AtomicType
-from lakewright.write.writer import WriteJob
+from lakewright.write.table_writer import WriteJob
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
 
@@ -96,10 +96,10 @@ def test_files_of_a_write_have_the_numbers_and_keys_of_their_rows(tmp_path: Path
     store = table.store
     first = write(table, data({k: str(k) for k in range(10)}))
     assert [m.bucket for m in first] == [1, 0]  # in the order in which the buckets first get rows
-    assert {m.base_snapshot for m in first} == {snapshot_name(None)}
+    assert {m.base_snapshot for m in first} == {snapshot_key(None)}
     kinds = ["+I", "-D", "+U", "-U"] * 3
     second = write(table, pa.table({"k": list(range(12)), "v": ["w"] * 12}), row_kinds=kinds)
-    assert {m.base_snapshot for m in second} == {snapshot_name(store.snapshots.get(1))}
+    assert {m.base_snapshot for m in second} == {snapshot_key(store.snapshots.get(1))}
     keys = [field.type for field in store.schema.trimmed_primary_key_fields]
     for message in second:
         rows, (file,) = stored(store, message), message.new_files

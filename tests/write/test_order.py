@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakewright as lw
-from lakewright.spec.datafile import DataFile
-from lakewright.spec.stats import field_stats
-from lakewright.table.table import FileStoreTable
-from lakewright.write import buffer as buffer_module
+from lakewright.spec.column_stats import field_stats
+from lakewright.spec.manifest import DataFile
+from lakewright.table.file_store_table import FileStoreTable
+from lakewright.write import write_buffer as buffer_module
 from support.effort import examples
 
 SCHEMA = pa.schema({"k": pa.int64(), "p": pa.int32(), "s": pa.string()})

@@ -11,10 +11,10 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.table_commit import REROUTES_MAX
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.table_store import TableStore
 from lakewright.table.write_builder import BatchTableWrite
-from lakewright.write import reroute
-from lakewright.write.reroute import rerouted
+from lakewright.write import table_writer
+from lakewright.write.table_writer import rerouted
 
 COLUMNS = pa.schema({"id": pa.int64(), "day": pa.string(), "n": pa.int64()})
 DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "3", "write-only": "true"}
@@ -92,7 +92,7 @@ def test_a_race_is_lost_again_and_again(tmp_path: Path, monkeypatch: pytest.Monk
         rival()
         return messages
 
-    monkeypatch.setattr(reroute, "rerouted", overtaken)
+    monkeypatch.setattr(table_writer, "rerouted", overtaken)
     data = _rows(range(10), 1)
     _overtaken_by(monkeypatch, rival)
     if times > REROUTES_MAX:

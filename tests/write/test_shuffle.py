@@ -9,10 +9,10 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError
-from lakewright.spec.schema.table_schema import BucketMode
-from lakewright.table.table import FileStoreTable
-from lakewright.write.shuffle import Receivers, joined, receivers_for, send
-from lakewright.write.writer import WriteJob
+from lakewright.spec.table_schema import BucketMode
+from lakewright.table.file_store_table import FileStoreTable
+from lakewright.write.row_shuffle import ShuffleTargets, joined, receivers_for, send
+from lakewright.write.table_writer import WriteJob
 
 COLUMNS = pa.schema(
     [
@@ -54,7 +54,7 @@ def test_what_is_sent_is_written_as_by_one_writer(tmp_path: Path, mode: str) -> 
     table, one = (new_table(tmp_path, keys, partitions, **options) for _ in range(2))
     job = WriteJob.new(table.store)
     assigners = 2 if mode.startswith("dynamic") else 1
-    receivers = Receivers(1 if mode == "across partitions" else 4, assigners)
+    receivers = ShuffleTargets(1 if mode == "across partitions" else 4, assigners)
     bucket_mode = table.schema.bucket_mode
     groups = list(send(batches(), job, receivers, stage_bytes=1 << 12))
     assert len(groups) > 4
@@ -137,20 +137,20 @@ def test_more_rows_than_a_stride_has_numbers_are_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("mode", "options", "rows", "expected"),
     [
-        ("fixed", {}, 10, Receivers(3)),  # not more than there are buckets
-        ("fixed, partitions", {}, 10, Receivers(8)),
-        ("across partitions", {}, 10, Receivers(1)),
-        ("append", {}, 10, Receivers(8)),
-        ("dynamic", {"dynamic_bucket.target_row_num": 5}, 11, Receivers(3, 3)),  # as many as the rows fill
-        ("dynamic", {"dynamic_bucket.target_row_num": 5}, None, Receivers(8, 8)),
-        ("dynamic", {"dynamic_bucket.target_row_num": 5, "dynamic_bucket.max_buckets": 2}, 100, Receivers(2, 2)),
-        ("dynamic", {"dynamic_bucket.initial_buckets": 4}, 1, Receivers(4, 4)),
-        ("dynamic, partitions", {}, 10**9, Receivers(8, 1)),
-        ("dynamic, partitions", {"dynamic_bucket.initial_buckets": 4}, 1, Receivers(8, 4)),
+        ("fixed", {}, 10, ShuffleTargets(3)),  # not more than there are buckets
+        ("fixed, partitions", {}, 10, ShuffleTargets(8)),
+        ("across partitions", {}, 10, ShuffleTargets(1)),
+        ("append", {}, 10, ShuffleTargets(8)),
+        ("dynamic", {"dynamic_bucket.target_row_num": 5}, 11, ShuffleTargets(3, 3)),  # as many as the rows fill
+        ("dynamic", {"dynamic_bucket.target_row_num": 5}, None, ShuffleTargets(8, 8)),
+        ("dynamic", {"dynamic_bucket.target_row_num": 5, "dynamic_bucket.max_buckets": 2}, 100, ShuffleTargets(2, 2)),
+        ("dynamic", {"dynamic_bucket.initial_buckets": 4}, 1, ShuffleTargets(4, 4)),
+        ("dynamic, partitions", {}, 10**9, ShuffleTargets(8, 1)),
+        ("dynamic, partitions", {"dynamic_bucket.initial_buckets": 4}, 1, ShuffleTargets(8, 4)),
     ],
 )
 def test_there_are_no_more_receivers_than_there_is_work_for(
-    tmp_path: Path, mode: str, options: dict[str, int], rows: int | None, expected: Receivers
+    tmp_path: Path, mode: str, options: dict[str, int], rows: int | None, expected: ShuffleTargets
 ) -> None:
     keys, partitions, given = MODES[mode]
     job = WriteJob.new(new_table(tmp_path, keys, partitions, **{**given, **options}).store)

@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.table_commit import BatchTableCommit
 from lakewright.errors import InvalidInputError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.buckets import bucket_ids
-from lakewright.spec.datafile import APPEND, EMPTY_ROW, DataFile
-from lakewright.spec.stats import column_stats, field_stats, parse_stats_mode
-from lakewright.storage.base import Output
-from lakewright.storage.local import LocalStorage
-from lakewright.write import buffer as buffer_module
-from lakewright.write.writer import TableWriter, WriteJob
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.bucket_hash import bucket_ids
+from lakewright.spec.column_stats import column_stats, field_stats, parse_stats_mode
+from lakewright.spec.manifest import APPEND, EMPTY_ROW, DataFile
+from lakewright.storage.local_storage import LocalStorage
+from lakewright.storage.storage import Output
+from lakewright.write import write_buffer as buffer_module
+from lakewright.write.table_writer import TableWriter, WriteJob
 from support.write_tables import data_files, new_store, paths, written
 
 SCHEMA = pa.schema({"k": pa.int64(), "s": pa.string(), "p": pa.string()})

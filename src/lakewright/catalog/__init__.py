@@ -1,1 +1,1 @@
-"""Catalogs: names of databases and tables in, tables and system tables out."""
+"""Names of databases and tables: files, SQL, REST."""

@@ -1,4 +1,4 @@
-"""Listings in pages, and the partitions of a snapshot with their counts."""
+"""Listings in pages; the partitions of a snapshot with their counts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from lakewright.metadata.store import TableStore
-from lakewright.spec import arguments
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec import argument_checks
 from lakewright.spec.manifest import ManifestEntry, Partition
 
 T = TypeVar("T")
@@ -32,9 +32,9 @@ def page(names: Sequence[str], max_results: int | None, token: str | None, *, pa
     >>> page(["dt=1", "dt=20", "dt=21"], None, None, pattern="dt=2*").elements
     ['dt=20', 'dt=21']
     """
-    max_results = arguments.optional(arguments.positive, "max_results", max_results)
-    token = arguments.optional(arguments.text, "page_token", token)
-    pattern = arguments.optional(arguments.text, "the pattern of names", pattern)
+    max_results = argument_checks.check_optional(argument_checks.check_positive, "max_results", max_results)
+    token = argument_checks.check_optional(argument_checks.check_text, "page_token", token)
+    pattern = argument_checks.check_optional(argument_checks.check_text, "the pattern of names", pattern)
     like = None if pattern is None else re.compile(".*".join(map(re.escape, re.split("[*%]", pattern))), re.DOTALL)
     kept = [n for n in names if (token is None or n > token) and (like is None or like.fullmatch(n))]
     if max_results is None or len(kept) <= max_results:

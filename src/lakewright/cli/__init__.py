@@ -1,1 +1,1 @@
-"""The command line: text and JSON views of the same calls that programs make."""
+"""The command line."""

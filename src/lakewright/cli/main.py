@@ -1,4 +1,4 @@
-"""The entry point of `lakewright`: looks that click is installed, then runs the program."""
+"""The entry point of the command line: the process, its signals and its streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lakewright`: arguments in, one command run, an exit code out.
+"""The click group, error output and exit codes.
 
 0: done, now or by an earlier run. 1: failed; nothing was changed unless the message says so. 1 of `verify` means that
 the table is damaged. 2: wrong arguments. 130 and 143: stopped by Ctrl-C and by SIGTERM.
@@ -25,10 +25,18 @@ from typing import NoReturn, cast
 import click
 from click.shell_completion import CompletionItem, shell_complete
 
-from lakewright.cli.base.command import SHARED_SECTION, Session, check_known, option, shared_options, write_options
-from lakewright.cli.base.interrupts import ignore_interrupts, interrupts_noted, was_interrupted
-from lakewright.cli.base.output import fail
-from lakewright.cli.registry import ENTRIES, SECTIONS
+from lakewright.cli.cli_options import (
+    ENTRIES,
+    SECTIONS,
+    SHARED_SECTION,
+    CliSession,
+    check_known,
+    option,
+    shared_options,
+    write_options,
+)
+from lakewright.cli.cli_output import fail
+from lakewright.cli.interrupts import ignore_interrupts, interrupts_noted, was_interrupted
 from lakewright.errors import LakewrightError
 from lakewright.version import __version__
 
@@ -122,7 +130,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # what the locale of a terminal lacks is no error
     if COMPLETE in os.environ:
         return shell_complete(PROGRAM, {}, NAME, COMPLETE, os.environ[COMPLETE])
-    session = Session()
+    session = CliSession()
     with warnings.catch_warnings(), _ended_by_signal(), interrupts_noted():
         warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         warnings.showwarning = partial(_show_warning, argv)
@@ -169,7 +177,7 @@ def _as_utf8(word: str) -> str:
         return word
 
 
-def _run(argv: list[str], session: Session) -> int:
+def _run(argv: list[str], session: CliSession) -> int:
     with PROGRAM.make_context(NAME, argv, obj=session) as ctx:
         return int(PROGRAM.invoke(ctx) or 0)
 
@@ -186,7 +194,7 @@ def _fail(argv: Sequence[str], message: str, *, as_is: bool = False) -> None:
 
 def _hidden(argv: Sequence[str], text: str) -> str:
     """Return a text without the secrets of this run."""
-    from lakewright.cli.base.secrets import SECRETS  # noqa: PLC0415 - a door: help and usage do without numpy
+    from lakewright.cli.catalog_options import SECRETS  # noqa: PLC0415 - a door: help and usage do without numpy
 
     SECRETS.note_words(argv)
     return SECRETS.hidden(text)

@@ -1,4 +1,4 @@
-"""Commit messages in, snapshots out: commit, overwrite, truncate, abort.
+"""`Committer`: commit, overwrite, truncate, abort.
 
 How a call ends says what happened. It returns: the snapshot is published. It raises `CommitConflictError`,
 `CommitContentionError`, `InvalidInputError` or `TableNotExistException` (the table was dropped, or another one has its
@@ -18,55 +18,54 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeAlias
 
-from lakewright.commit.changes import (
+from lakewright.commit.commit_changes import (
     Change,
-    CommitTarget,
+    MessageFile,
+    TargetFacts,
     append_change,
     check_messages,
     check_table,
     compact_change,
+    delete_files_of,
+    files_of_messages,
     guards_of,
     hash_bases_of,
+    prune_dropped_table,
     schema_ids_of,
 )
-from lakewright.commit.draft import Environment
-from lakewright.commit.files import WrittenFile, delete_written, files_of, prune_dropped_table
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.overwrite import (
-    PartitionSelection,
-    files_outside,
-    partitions_of_files,
-    upgrade_files,
-)
-from lakewright.commit.plan import (
-    Intent,
+from lakewright.commit.commit_loop import REFUSALS, CommitPrefetch, CommitRun, Publisher, publisher_of
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.commit.commit_plan import (
+    CommitRequest,
     NewStatistics,
     Numbering,
+    PartitionSelection,
     SnapshotDetails,
     crosses_partitions,
+    files_outside,
     key_range_of,
     partition_selector,
+    partitions_of_files,
     select_partitions,
+    upgrade_files,
 )
-from lakewright.commit.publish import Publisher, publisher_of
-from lakewright.commit.replay import batch_user, first_seen, is_marked, is_published, marker_of
-from lakewright.commit.run import REFUSALS, CommitRun
+from lakewright.commit.commit_search import batch_user, first_seen, is_marked, is_published, marker_of
+from lakewright.commit.snapshot_producer import CommitEnvironment
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
     InvalidInputError,
     LakewrightWarning,
     TableNotExistException,
-    naming,
+    with_table_name,
 )
-from lakewright.metadata.early_look import EarlyLook
-from lakewright.metadata.store import TableStore
-from lakewright.metrics import Stages
+from lakewright.metadata.table_store import TableStore
+from lakewright.metrics import StageTimer
 from lakewright.spec.manifest import ADD
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.schema.supported import check_supported_for_write, doubtful_keys, unkept_options
-from lakewright.spec.schema.table_schema import POSTPONE
+from lakewright.spec.schema_checks import check_supported_for_write, doubtful_keys, unkept_options
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, SeenSnapshot, Snapshot
+from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_schema import POSTPONE
 
 P = ParamSpec("P")
 PartitionSpec: TypeAlias = Mapping[str, object]
@@ -104,7 +103,7 @@ def _removing_useless_files(
             kept = "published_id" in error.facts or (self.reroutes and error.facts.get("misrouted"))
             if useless and not kept:
                 with suppress(OSError):
-                    delete_written(self.store, files_of(self.store, messages))
+                    delete_files_of(self.store, files_of_messages(self.store, messages))
                     prune_dropped_table(self.store)
             raise
 
@@ -139,12 +138,14 @@ class Committer:
     sole: bool = False
     keeps_files: bool = False  # a caller that is alone with the messages deletes their files itself
     upkeep: bool = True
-    early_look: EarlyLook | None = None  # for the newest snapshot, while the files were written
+    early_look: CommitPrefetch | None = None  # for the newest snapshot, while the files were written
     reroutes: bool = False  # after a conflict over buckets the caller reads the files again, and deletes them itself
-    before: Stages = field(default_factory=Stages, repr=False)  # what was done before the commit, such as writing files
-    spent: Stages = field(default_factory=Stages, repr=False)  # by the commits of the last call
+    before: StageTimer = field(
+        default_factory=StageTimer, repr=False
+    )  # what was done before the commit, such as writing files
+    spent: StageTimer = field(default_factory=StageTimer, repr=False)  # by the commits of the last call
     attempts: int = 0  # of the commits of the last call
-    _begun: set[WrittenFile] = field(default_factory=set, repr=False)  # perhaps published, so never deleted
+    _begun: set[MessageFile] = field(default_factory=set, repr=False)  # perhaps published, so never deleted
 
     @_removing_useless_files
     def commit(
@@ -175,7 +176,7 @@ class Committer:
                 hash_bases=hash_bases_of(messages),
                 numbering=self._numbering(messages, append),
             )
-            appended = self._publish(intent, files_of(self.store, messages))
+            appended = self._publish(intent, files_of_messages(self.store, messages))
         return self._compact(messages, identifier, compact, appended)
 
     @_removing_useless_files
@@ -214,7 +215,7 @@ class Committer:
                 replaced=replaced,
             )
             intent = replace(intent, unchanged_since=if_unchanged_since, guards=guards_of(messages))
-            snapshot = self._publish(intent, files_of(self.store, messages))
+            snapshot = self._publish(intent, files_of_messages(self.store, messages))
         compact = compact_change(messages, self.store.options.bucket())
         return self._compact(messages, identifier, compact, snapshot)
 
@@ -242,7 +243,7 @@ class Committer:
         intent = self._removal(PartitionSelection(partitions=frozenset(partitions)), MAX_LONG)
         return self._publish(replace(intent, unchanged_since=if_unchanged_since), ())
 
-    def name_statistics(self, file: WrittenFile, *, of: Snapshot, schema_id: int) -> Snapshot:
+    def name_statistics(self, file: MessageFile, *, of: Snapshot, schema_id: int) -> Snapshot:
         """Publish a snapshot that names a statistics file, which it deletes if it surely does not, and has all else.
 
         It raises CommitConflictError if the columns changed since, or the snapshot that was analyzed was rolled back.
@@ -254,13 +255,13 @@ class Committer:
             return self._publish(intent, (file,))
         except NOT_PUBLISHED:
             with suppress(OSError):
-                delete_written(self.store, (file,))
+                delete_files_of(self.store, (file,))
             raise
 
     def wait_for_upkeep(self) -> None:
         """Wait, for a bounded time, until the upkeep after the commits of this process to the table is done."""
         if not UPKEEP.isdisjoint(self.store.options.values):
-            from lakewright.maintenance.after_commit import wait  # noqa: PLC0415 - a door
+            from lakewright.maintenance.upkeep import wait  # noqa: PLC0415 - a door
 
             wait(self.store)
 
@@ -287,13 +288,13 @@ class Committer:
         the number under which a stream would have committed them.
         """
         check_table(messages, self._target(messages))
-        files = files_of(self.store, messages)
+        files = files_of_messages(self.store, messages)
         if not self._begun.intersection(files) and not self._may_be_published(messages, files, identifier):
-            delete_written(self.store, files)
+            delete_files_of(self.store, files)
             prune_dropped_table(self.store)
 
     def _may_be_published(
-        self, messages: Sequence[CommitMessage], files: Sequence[WrittenFile], identifier: int
+        self, messages: Sequence[CommitMessage], files: Sequence[MessageFile], identifier: int
     ) -> bool:
         """Say whether somebody, in any process, began to commit the messages and is not known to have failed."""
         buckets = self.store.options.bucket()
@@ -310,7 +311,7 @@ class Committer:
         return is_published(self.store, frozenset(file.name for file in files), partitions, first_seen(messages))
 
     def _check(self, messages: Sequence[CommitMessage]) -> None:
-        with naming(self.store.name):
+        with with_table_name(self.store.name):
             check_supported_for_write(self.store.schema)
         schema, on_server = self.store.schema, self.store.home.history is not None
         unkept = unkept_options(schema, self.store.layout.root, on_server=on_server)
@@ -318,14 +319,14 @@ class Committer:
             warnings.warn(f"table {self.store.name}: {doubt}", LakewrightWarning, stacklevel=2)
         check_messages(messages, self._target(messages))
 
-    def _target(self, messages: Sequence[CommitMessage]) -> CommitTarget:
+    def _target(self, messages: Sequence[CommitMessage]) -> TargetFacts:
         options, schema = self.store.options, self.store.schema
         schema_ids = frozenset({schema.id})
         with self._nothing_published():
             identity = self.store.identity
             if not schema_ids_of(messages) <= schema_ids:
                 schema_ids = frozenset(self.store.schemas.ids())
-        return CommitTarget(
+        return TargetFacts(
             table=self.store.name,
             identity=identity,
             schema_ids=schema_ids,
@@ -344,9 +345,9 @@ class Committer:
         kind: CommitKind,
         details: SnapshotDetails,
         replaced: PartitionSelection | None = None,
-    ) -> Intent:
+    ) -> CommitRequest:
         user = self.commit_user or self._batch_user(messages)
-        return Intent(
+        return CommitRequest(
             user=user,
             identifier=identifier,
             kind=kind,
@@ -444,7 +445,7 @@ class Committer:
             intent = replace(intent, numbering=self._numbering(messages, compact))
         if before is None:
             intent = replace(intent, guards=guards_of(messages))
-            return self._publish(intent, files_of(self.store, messages))
+            return self._publish(intent, files_of_messages(self.store, messages))
         try:
             return self._told(intent, ())
         except NOT_PUBLISHED as error:
@@ -454,7 +455,7 @@ class Committer:
                 **{**error.facts, "published_id": before.id},
             ) from error
 
-    def _publish(self, intent: Intent, files: Sequence[WrittenFile]) -> Snapshot:
+    def _publish(self, intent: CommitRequest, files: Sequence[MessageFile]) -> Snapshot:
         known_before = self._begun.intersection(files)
         self._begun.update(files)
         try:
@@ -466,12 +467,12 @@ class Committer:
             with suppress(OSError):  # later runs still find the snapshot itself, until it expires
                 self.store.jobs.complete(self.commit_user, snapshot, is_job=intent.identifier == MAX_LONG)
         if not UPKEEP.isdisjoint(self.store.options.values) and self.upkeep:
-            from lakewright.maintenance.after_commit import schedule  # noqa: PLC0415 - a door
+            from lakewright.maintenance.upkeep import schedule  # noqa: PLC0415 - a door
 
             schedule(self.store, intent.identifier)
         return snapshot
 
-    def _told(self, intent: Intent, files: Sequence[WrittenFile]) -> Snapshot:
+    def _told(self, intent: CommitRequest, files: Sequence[MessageFile]) -> Snapshot:
         """Publish an intent, and tell listeners how that went."""
         run, before_ms = self._run(intent, files), self.before.taken()
         try:
@@ -486,13 +487,13 @@ class Committer:
         run.tell_published(snapshot, before_ms)
         return snapshot
 
-    def _removal(self, replaced: PartitionSelection, identifier: int) -> Intent:
+    def _removal(self, replaced: PartitionSelection, identifier: int) -> CommitRequest:
         details = SnapshotDetails(operation="TRUNCATE")
         return self._intent((), identifier, Change(), kind=CommitKind.OVERWRITE, details=details, replaced=replaced)
 
-    def _run(self, intent: Intent, files: Sequence[WrittenFile]) -> CommitRun:
+    def _run(self, intent: CommitRequest, files: Sequence[MessageFile]) -> CommitRun:
         publisher = self.publisher or publisher_of(self.store)
-        environment = Environment(self.clock, self.sleep, self.random, self.new_uuid)
+        environment = CommitEnvironment(self.clock, self.sleep, self.random, self.new_uuid)
         run = CommitRun(self.store, intent, files, publisher, environment, sole=self.sole)
         run.early_look = self.early_look
         return run

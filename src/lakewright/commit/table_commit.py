@@ -1,4 +1,4 @@
-"""The commit objects that users hold: messages in, one snapshot and a small result out.
+"""The commit objects that users hold, and `CommitResult`.
 
 A batch commit is for messages that are committed once. A stream commit belongs to one commit user, who commits again
 and again under growing identifiers. What follows a published commit (a compaction, callbacks, expiry and tags that the
@@ -16,22 +16,22 @@ from functools import partial
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
+from lakewright.commit.commit_changes import delete_files_of, files_of_messages
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import UPKEEP, Committer, PartitionSpec
-from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.message.message import CommitMessage
-from lakewright.display.notebook import InNotebook
+from lakewright.display import HtmlRepr
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
-from lakewright.metadata.store import TableStore, check_properties
-from lakewright.spec import arguments
+from lakewright.metadata.table_store import TableStore, check_properties
+from lakewright.spec import argument_checks
 from lakewright.spec.manifest import ManifestEntry
-from lakewright.spec.options import CoreOptions
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
+from lakewright.spec.table_options import CoreOptions
 
 REROUTES_MAX = 10  # how often others may choose buckets first
 
 
 @dataclass(frozen=True, slots=True)
-class CommitResult(InNotebook):
+class CommitResult(HtmlRepr):
     """What a commit brought into the table."""
 
     snapshot_id: int | None  # None: there was nothing to commit
@@ -249,7 +249,7 @@ class BatchTableCommit(TableCommit):
         try:
             fresh = self._reroute(messages, lost) if lost <= REROUTES_MAX else None
         finally:
-            delete_written(self._store, files_of(self._store, messages))  # nobody else has the messages
+            delete_files_of(self._store, files_of_messages(self._store, messages))  # nobody else has the messages
         if fresh is None:
             raise error
         return tuple(fresh)
@@ -270,7 +270,7 @@ class BatchTableCommit(TableCommit):
         """Remove all rows of the partitions that agree with one of the specs, which may leave columns out."""
         self._check_open()
         started = time.monotonic()
-        specs = arguments.specs("partitions", partitions)
+        specs = argument_checks.check_partition_specs("partitions", partitions)
         return self._finish(self._committer.truncate(specs), (), MAX_LONG, started)
 
     def _replace(
@@ -329,7 +329,9 @@ class StreamTableCommit(TableCommit):
         """Commit what this user has not committed yet, in the order of the identifiers; return how many there were."""
         self._check_open()
         if not isinstance(commit_messages, Mapping):
-            raise arguments.wrong("commit_messages", "a dict from identifiers to messages", commit_messages)
+            raise argument_checks.argument_error(
+                "commit_messages", "a dict from identifiers to messages", commit_messages
+            )
         given = {_identifier(identifier): _messages(messages) for identifier, messages in commit_messages.items()}
         pending = self._committer.filter_committed(given)
         for identifier in pending:
@@ -339,15 +341,15 @@ class StreamTableCommit(TableCommit):
 
 def _messages(given: object) -> tuple[CommitMessage, ...]:
     expected = "commit messages, as prepare_commit() returns them"
-    return arguments.instances("commit_messages", given, CommitMessage, expected)
+    return argument_checks.check_instances("commit_messages", given, CommitMessage, expected)
 
 
 def _identifier(given: object) -> int:
-    return arguments.whole("commit_identifier", given)
+    return argument_checks.check_int("commit_identifier", given)
 
 
 def _spec(given: object) -> dict[str, object]:
-    return {} if given is None else arguments.mapping("static_partitions", given)
+    return {} if given is None else argument_checks.check_mapping("static_partitions", given)
 
 
 def _text_map(properties: Mapping[str, str] | None) -> Mapping[str, str] | None:

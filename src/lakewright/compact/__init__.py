@@ -1,1 +1,1 @@
-"""Compaction: which files of a bucket to rewrite, rewriting them, and committing the result."""
+"""Which files to rewrite, rewriting them, publishing the result."""

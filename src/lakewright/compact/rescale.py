@@ -1,4 +1,4 @@
-"""Another number of buckets: the rows of partitions in, the same rows in new buckets out, in one OVERWRITE snapshot.
+"""Another number of buckets.
 
 The rows of an old bucket are merged and in key order, so those that a new bucket gets from it are a sorted run. If a
 new bucket gets runs of several old ones, these are merged too. The new files are in the deepest level: they are visible
@@ -14,31 +14,35 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.commit.commit_plan import live_files, select_partitions
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.plan import live_files_in, select_partitions
-from lakewright.compact.job import compact_table
-from lakewright.compact.output import BucketOutput, GroupedRows
-from lakewright.compact.postpone import distribute, split_by_bucket
-from lakewright.compact.rounds import CompactResult, in_rounds, side_by_side
-from lakewright.compact.task import Bucket, PartitionSpec, check_compactable, live_buckets, with_schema_of
-from lakewright.compact.vectors import deletions_of
-from lakewright.datafiles.file_plan import FilePlan
+from lakewright.compact.compaction_job import compact_table
+from lakewright.compact.compaction_plan import (
+    BucketFiles,
+    PartitionSpec,
+    check_compactable,
+    live_buckets,
+    with_schema_of,
+)
+from lakewright.compact.compaction_rounds import CompactResult, run_concurrently, run_rounds
+from lakewright.compact.postponed_rows import distribute, split_by_bucket
+from lakewright.compact.rewrite_output import BucketOutput, GroupedRows, deletions_of
 from lakewright.errors import CommitContentionError, InvalidInputError, UnsupportedError
-from lakewright.lsm.merge import MergeSpec, drop_retracts
-from lakewright.lsm.runs import max_level, sections
-from lakewright.lsm.windows import merge_runs
-from lakewright.metadata.store import TableStore
-from lakewright.read.files import missing_files_explained
-from lakewright.read.keyed_files import KeyedFiles
-from lakewright.read.scan import FileSchemas
-from lakewright.spec.buckets import bucket_ids
-from lakewright.spec.datafile import COMPACT, DataFile
-from lakewright.spec.options import ChangelogProducer, CoreOptions
-from lakewright.spec.schema.changes import SchemaChange
-from lakewright.spec.schema.table_schema import POSTPONE, BucketMode
+from lakewright.formats.data_file_writer import FilePlan
+from lakewright.lsm.merge_rows import MergeRules, drop_retracts
+from lakewright.lsm.sorted_runs import max_level, merge_runs, sections
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_file_reader import KeyedFiles, explain_missing_files
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.spec.bucket_hash import bucket_ids
+from lakewright.spec.manifest import COMPACT, DataFile
+from lakewright.spec.option_values import ChangelogProducer
+from lakewright.spec.scalars import to_python
+from lakewright.spec.schema import SchemaChange
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.values import to_python
+from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_schema import POSTPONE, BucketMode
 
 _GATHER_BYTES = 128 << 20  # rows of all new buckets of a partition that wait to be written
 
@@ -56,7 +60,7 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
 
     def produce(snapshot: Snapshot) -> list[CommitMessage]:
         _refuse_waiting(store, snapshot, partitions)
-        old_buckets: dict[bytes, list[Bucket]] = {}
+        old_buckets: dict[bytes, list[BucketFiles]] = {}
         for bucket in live_buckets(store, snapshot, partitions=partitions):
             if bucket.total_buckets != buckets:
                 old_buckets.setdefault(bucket.place[0], []).append(bucket)
@@ -64,11 +68,11 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
         if any(_lacks_changelog(store, bucket) for some in old_buckets.values() for bucket in some):
             compact_table(store, full=True, partitions=partitions)
 
-        def work(old: list[Bucket], memory_bytes: int) -> list[CommitMessage]:
+        def work(old: list[BucketFiles], memory_bytes: int) -> list[CommitMessage]:
             return _Rescale(store, old, buckets, memory_bytes).run()
 
-        with missing_files_explained(store, snapshot.id):
-            made = side_by_side(store, list(old_buckets.values()), work)
+        with explain_missing_files(store, snapshot.id):
+            made = run_concurrently(store, list(old_buckets.values()), work)
         emptied.clear()
         emptied.update(dict.fromkeys(old_buckets.keys() - {message.partition_bytes for message in made}, snapshot.id))
         return made
@@ -77,7 +81,7 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
         # What is replaced are the partitions of the new files; without partitions, everything.
         return Committer(store, sole=True).overwrite(messages, dynamic=True, if_unchanged_since=snapshot.id)
 
-    result = in_rounds(store, produce, publish)
+    result = run_rounds(store, produce, publish)
     for partition, snapshot_id in sorted(emptied.items()):
         # All rows of the partition are deleted: without files it has no number of buckets.
         spec = _spec(store, partition)
@@ -113,13 +117,13 @@ def _refuse_waiting(store: TableStore, snapshot: Snapshot, partitions: Sequence[
     """Raise CommitContentionError if the postpone bucket has rows, which the overwrite would delete."""
     if store.schema.bucket_mode is not BucketMode.POSTPONE:
         return
-    if any(entry.bucket == POSTPONE for entry in live_files_in(store, snapshot, select_partitions(store, partitions))):
+    if any(entry.bucket == POSTPONE for entry in live_files(store, snapshot, select_partitions(store, partitions))):
         raise CommitContentionError(
             f"{store.name}: new rows came into the postpone bucket in the meantime; rescale again", table=store.name
         )
 
 
-def _lacks_changelog(store: TableStore, bucket: Bucket) -> bool:
+def _lacks_changelog(store: TableStore, bucket: BucketFiles) -> bool:
     """Say whether a compaction has still to write changes of a bucket into the changelog; an overwrite writes none."""
     producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
     if producer is ChangelogProducer.LOOKUP:
@@ -137,14 +141,14 @@ def _spec(store: TableStore, partition: bytes) -> dict[str, object]:
 class _Rescale:
     """The work on one partition."""
 
-    def __init__(self, store: TableStore, old: Sequence[Bucket], buckets: int, memory_bytes: int) -> None:
+    def __init__(self, store: TableStore, old: Sequence[BucketFiles], buckets: int, memory_bytes: int) -> None:
         store = with_schema_of(store, [file for bucket in old for file in bucket.files])
         self._store = store
         self._old = old
         self._partition = old[0].place[0]
         self._buckets = buckets
         self._memory = memory_bytes
-        self._spec = MergeSpec.of_schema(store.schema, table=store.name)
+        self._spec = MergeRules.of_schema(store.schema, table=store.name)
         level = store.options.num_levels() - 1
         self._plan = FilePlan.keyed(store.schema, level=level, source=COMPACT)
         self._outputs: dict[int, BucketOutput] = {}
@@ -163,7 +167,7 @@ class _Rescale:
             raise
         return [self._message(number, files) for number, files in made.items()]
 
-    def _routed(self, bucket: Bucket) -> dict[int, tuple[DataFile, ...]]:
+    def _routed(self, bucket: BucketFiles) -> dict[int, tuple[DataFile, ...]]:
         """Write the rows of one old bucket to the new ones, as one sorted run each."""
         fields = self._store.schema.bucket_fields
         function = self._store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
@@ -179,7 +183,7 @@ class _Rescale:
                 sinks[number].write(part)
         return {number: sink.finish() for number, sink in sinks.items()}
 
-    def _rows(self, bucket: Bucket) -> Iterator[pa.Table]:
+    def _rows(self, bucket: BucketFiles) -> Iterator[pa.Table]:
         """Yield the rows of an old bucket as a read shows them once everything is compacted."""
         store = self._store
         deletions = deletions_of(store, bucket.place, bucket.vectors)

@@ -1,1 +1,1 @@
-"""File formats: Arrow data in, bytes and their facts out, and back. A caller opens the files."""
+"""File formats, index files, and the writer of data files."""

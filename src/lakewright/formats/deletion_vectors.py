@@ -1,4 +1,4 @@
-"""Deletion vectors: the positions of deleted rows of data files, packed into index files.
+"""Deletion vectors and their index files.
 
 An index file is the version byte 1, then one record per data file: int32 BE size, the magic, the positions, int32 BE
 CRC-32 of magic and positions. The magic tells the form, and `size` counts magic and positions:
@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pyroaring import BitMap
 
-from lakewright.errors import CorruptTableError, InvalidInputError, counted
-from lakewright.formats.base import Input, corrupt, decoding
-from lakewright.spec.datafile import DeletionRange
+from lakewright.errors import CorruptTableError, InvalidInputError, pluralize
+from lakewright.formats.file_format import Input, corrupt_file_error, translate_decode_errors
+from lakewright.spec.manifest import DeletionRange
 
 Positions: TypeAlias = NDArray[np.uint64]  # ascending, each once
 _Number = TypeVar("_Number", bound=np.integer)
@@ -46,20 +46,20 @@ _LOW32 = np.uint64(0xFFFFFFFF)
 
 def read_deletion_vector(source: Input, place: DeletionRange, *, path: str) -> Positions:
     """Return the deleted positions in a range of an index file; checksum and number of positions are verified."""
-    with decoding(path):
+    with translate_decode_errors(path):
         source.seek(place.offset)
         head = bytes(source.read(_SIZE.size))
         if place.offset < 1 or len(head) < _SIZE.size:
-            raise corrupt(path, f"no deletion vector at byte {place.offset}")
+            raise corrupt_file_error(path, f"no deletion vector at byte {place.offset}")
         (size,) = _SIZE.unpack(head)
         # bitmap32 counts `size` alone, bitmap64 the whole record; anything else is a damaged size or a wrong offset.
         if size < _MAGIC_BYTES or place.length not in {size, size + _SIZE.size + _CRC.size}:
-            raise corrupt(path, f"the deletion vector at byte {place.offset} has the wrong length {size}")
+            raise corrupt_file_error(path, f"the deletion vector at byte {place.offset} has the wrong length {size}")
         record = _read(source, size + _CRC.size)
         positions = decode_deletion_vector(head + record, path=path)
     if place.cardinality is not None and place.cardinality != len(positions):
         raise CorruptTableError(
-            f"the deletion vector of {place.data_file} in {path} deletes {counted(len(positions), 'row')} where "
+            f"the deletion vector of {place.data_file} in {path} deletes {pluralize(len(positions), 'row')} where "
             f"the manifest announces {place.cardinality}",
             path=path,
             data_file=place.data_file,
@@ -77,20 +77,20 @@ def _read(source: Input, size: int) -> bytes:
 
 def decode_deletion_vector(record: bytes, *, path: str) -> Positions:
     """Return the deleted positions of one record, size and checksum included."""
-    with decoding(path):
+    with translate_decode_errors(path):
         (size,) = _SIZE.unpack_from(record)
         end = _SIZE.size + size
         if size < _MAGIC_BYTES or end + _CRC.size != len(record):
-            raise corrupt(path, "a deletion vector is cut short")
+            raise corrupt_file_error(path, "a deletion vector is cut short")
         body = record[_SIZE.size : end]
         if _CRC.unpack_from(record, end)[0] != zlib.crc32(body):
-            raise corrupt(path, "the checksum of a deletion vector does not match")
+            raise corrupt_file_error(path, "the checksum of a deletion vector does not match")
         magic, data = body[:_MAGIC_BYTES], body[_MAGIC_BYTES:]
         if magic == _MAGIC32:
             return _members(data, _roaring_end(data, 0))
         if magic == _MAGIC64:
             return _decode64(data, path)
-        raise corrupt(path, f"a deletion vector begins with the unknown magic {magic.hex()}")
+        raise corrupt_file_error(path, f"a deletion vector begins with the unknown magic {magic.hex()}")
 
 
 def distinct(values: NDArray[_Number]) -> NDArray[_Number]:
@@ -154,14 +154,14 @@ def is_bitmap64(record: bytes) -> bool:
 
 def record_at(data: bytes, place: DeletionRange, *, path: str) -> bytes:
     """Return the bytes of one record of an index file, of which `data` are all bytes; its checksum is verified."""
-    with decoding(path):
+    with translate_decode_errors(path):
         (size,) = _SIZE.unpack_from(data, place.offset)
         end = place.offset + _SIZE.size + size + _CRC.size
         if place.offset < 1 or size < _MAGIC_BYTES or end > len(data):
-            raise corrupt(path, f"no deletion vector at byte {place.offset}")
+            raise corrupt_file_error(path, f"no deletion vector at byte {place.offset}")
         record = data[place.offset : end]
         if _CRC.unpack_from(record, _SIZE.size + size)[0] != zlib.crc32(record[_SIZE.size : -_CRC.size]):
-            raise corrupt(path, "the checksum of a deletion vector does not match")
+            raise corrupt_file_error(path, "the checksum of a deletion vector does not match")
     return record
 
 
@@ -191,11 +191,11 @@ def _decode64(data: bytes, path: str) -> Positions:
         at += _HIGH.size
         end = _roaring_end(data, at)
         if high <= last:
-            raise corrupt(path, "the parts of a 64-bit deletion vector are out of order")
+            raise corrupt_file_error(path, "the parts of a 64-bit deletion vector are out of order")
         parts.append(_members(data[at:end], end - at) | np.uint64(high) << _BITS32)
         at, last = end, high
     if at != len(data):
-        raise corrupt(path, "a 64-bit deletion vector has bytes left over")
+        raise corrupt_file_error(path, "a 64-bit deletion vector has bytes left over")
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.uint64)
 
 

@@ -1,1 +1,1 @@
-"""The log-structured merge tree of a bucket: key order, runs, merging, and what to compact. No storage here."""
+"""Key order, sorted runs, merge engines. Pure functions over Arrow data."""

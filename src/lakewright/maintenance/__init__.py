@@ -1,1 +1,1 @@
-"""Upkeep: expiry of snapshots, removal of orphans, and changes of a schema that must look at rows first."""
+"""Expiry, orphans, branches, rollback, tags, partitions, statistics, repair, verification."""

@@ -1,4 +1,4 @@
-"""Branches: lines of history beside a table's own, each a directory with schemas, snapshots and tags.
+"""Create, drop, rename, fast-forward branches.
 
 Names come in; a branch is made, dropped, renamed, or becomes the state of the current branch. Manifests and data files
 are shared by all branches, so none is copied or removed here.
@@ -23,8 +23,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from lakewright.commit.files import prune_dropped_table
-from lakewright.display.notebook import InNotebook
+from lakewright.commit.commit_changes import prune_dropped_table
+from lakewright.display import HtmlRepr
 from lakewright.errors import (
     BranchAlreadyExistException,
     BranchNotExistException,
@@ -32,38 +32,42 @@ from lakewright.errors import (
     InvalidInputError,
     NotFoundError,
     UnsupportedError,
-    counted,
+    pluralize,
 )
-from lakewright.maintenance.restore import is_pin, pinned, publish_above, remove_left_pins, until_undisturbed
 from lakewright.maintenance.rollback import (
     CoverGoneError,
     check_covered,
+    is_pin,
+    pinned,
+    publish_above,
     remove_changelogs,
+    remove_left_pins,
     replace_between,
     settle_jobs,
     uncover,
+    until_undisturbed,
 )
 from lakewright.metadata.refs import HIDDEN_BRANCH, Tags
-from lakewright.metadata.schemas import Schemas
-from lakewright.metadata.snapshots import Snapshots
-from lakewright.metadata.store import TableStore
+from lakewright.metadata.schema_files import SchemaFiles
+from lakewright.metadata.snapshot_files import SnapshotFiles
+from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ManifestFile
-from lakewright.spec.schema.table_schema import TableSchema
 from lakewright.spec.snapshot import (
     MAX_LONG,
     CommitKind,
     Snapshot,
     Tag,
-    is_same_state,
+    is_same_commit,
     snapshot_from_json,
     state_of,
     tag_from_json,
     tag_to_json,
     to_json,
 )
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import SYSTEM_FIELD_ID_MIN, renumber_fields
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import MAIN_BRANCH, Layout, check_name, numbered
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import MAIN_BRANCH, Layout, check_name, parse_numbered_names
 
 _FORWARDED = "lakewright.forwarded-from"  # a property: the delta list that a snapshot had on the other branch
 _ROWS_STAY = frozenset({CommitKind.COMPACT, CommitKind.ANALYZE})
@@ -153,7 +157,7 @@ def rename_branch(store: TableStore, old: str, new: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class FastForwardResult(InNotebook):
+class FastForwardResult(HtmlRepr):
     """What a fast-forward removed, or would remove: snapshots and tags that the branch does not have."""
 
     branch: str
@@ -176,10 +180,10 @@ class FastForwardResult(InNotebook):
             shown = ", ".join(str(one) for one in self.lost_snapshot_ids[:_SHOWN])
             more = ", ..." if len(self.lost_snapshot_ids) > _SHOWN else ""
             count = len(self.lost_snapshot_ids)
-            parts.append(f"the changes of {counted(count, 'snapshot')} ({shown}{more})")
+            parts.append(f"the changes of {pluralize(count, 'snapshot')} ({shown}{more})")
         if self.tags:
             more = ", ..." if len(self.tags) > _SHOWN else ""
-            parts.append(f"{counted(len(self.tags), 'tag')} ({', '.join(self.tags[:_SHOWN])}{more})")
+            parts.append(f"{pluralize(len(self.tags), 'tag')} ({', '.join(self.tags[:_SHOWN])}{more})")
         return " and ".join(parts) or "nothing"
 
 
@@ -286,7 +290,7 @@ class _Common:
         if there is None:
             return False
         one = _parsed(there, self.source, snapshot.id)
-        return is_same_state(snapshot, one) or snapshot.properties.get(_FORWARDED) == one.delta_manifest_list
+        return is_same_commit(snapshot, one) or snapshot.properties.get(_FORWARDED) == one.delta_manifest_list
 
     def snapshots(self) -> list[Snapshot]:
         return [_parsed(data, self.source, snapshot_id) for snapshot_id, data in self.wanted.items()]
@@ -307,7 +311,7 @@ def _removed_by(
     there = {one: tag_from_json(data, name=one, path=common.source.tag_file(one)) for one, data in named.items()}
     gone = []
     for tag in own_tags:
-        moves = tag.name in there and not is_same_state(there[tag.name].snapshot, tag.snapshot)
+        moves = tag.name in there and not is_same_commit(there[tag.name].snapshot, tag.snapshot)
         if not is_pin(tag.name) and not common.keeps(tag) and (moves or tag.name not in there):
             gone.append(tag.name)
     lost: tuple[int, ...] = ()
@@ -322,7 +326,7 @@ def _removed_by(
 def _is_past(latest: Snapshot, common: _Common, tags: Iterable[Tag]) -> bool:
     """Return True if the other branch has the newest snapshot of the current one, or a tag of it."""
     known = [*common.snapshots(), *(tag.snapshot for tag in tags)]
-    return any(is_same_state(latest, one) for one in known)
+    return any(is_same_commit(latest, one) for one in known)
 
 
 def _has_same_files(store: TableStore, one: Snapshot, other: Snapshot) -> bool:
@@ -386,7 +390,7 @@ def _first_new(store: TableStore, wanted: Mapping[int, bytes], source: Layout) -
         own, there = store.snapshots.find(snapshot_id), _parsed(wanted[snapshot_id], source, snapshot_id)
         # An earlier fast-forward wrote the lists of a snapshot anew if the numbers of schemas differ.
         if own is None or (
-            not is_same_state(own, there) and own.properties.get(_FORWARDED) != there.delta_manifest_list
+            not is_same_commit(own, there) and own.properties.get(_FORWARDED) != there.delta_manifest_list
         ):
             return snapshot_id
     return max(wanted) + 1
@@ -483,7 +487,7 @@ class _TakenSchemas:
 
 def _take_schemas(store: TableStore, source: Layout) -> _TakenSchemas:
     """Write the schemas of another branch that the current one lacks, and return the numbers that they have here."""
-    there = {schema.id: schema for schema in Schemas(store.storage, source).all()}
+    there = {schema.id: schema for schema in SchemaFiles(store.storage, source).all()}
     for _ in range(_TRIES_MAX):
         own = {schema.id: schema for schema in store.schemas.all()}
         numbers, missing = number_schemas(own, there)
@@ -608,7 +612,7 @@ def _check_source(store: TableStore, tag: str | None, snapshot_id: int | None, s
     Then an expiry that did not see the branch may have deleted files of it.
     """
     kept = _source(store, tag, snapshot_id)
-    if source is not None and (kept is None or not is_same_state(kept, source)):
+    if source is not None and (kept is None or not is_same_commit(kept, source)):
         raise NotFoundError(
             f"{store.name}: snapshot {source.id} was replaced while a branch was made of it; try again",
             table=store.name,
@@ -635,7 +639,7 @@ def _files_of_tag(store: TableStore, tag_name: str) -> dict[str, bytes]:
     data = to_json(tag.snapshot).encode()  # the snapshot file itself may have expired
     with suppress(FileNotFoundError):
         stored = store.storage.read(layout.snapshot_file(snapshot_id))
-        data = stored if is_same_state(_parsed(stored, layout, snapshot_id), tag.snapshot) else data
+        data = stored if is_same_commit(_parsed(stored, layout, snapshot_id), tag.snapshot) else data
     try:
         body = store.storage.read(layout.tag_file(tag_name))
     except FileNotFoundError as cause:
@@ -670,13 +674,13 @@ def _schemas_at(store: TableStore, snapshot: Snapshot) -> dict[str, bytes]:
 
 def _schema_files(storage: Storage, layout: Layout, newest: int | None = None) -> dict[str, bytes]:
     """Return the schema files, those up to a number if one is given, the highest number first."""
-    ids = [i for i in Schemas(storage, layout).ids() if newest is None or i <= newest]
+    ids = [i for i in SchemaFiles(storage, layout).ids() if newest is None or i <= newest]
     paths = (layout.schema_file(schema_id) for schema_id in reversed(ids))
     return {_inner(layout, path): storage.read(path) for path in paths}
 
 
 def _snapshot_files(store: TableStore, layout: Layout) -> dict[int, bytes]:
-    ids = Snapshots(store.storage, layout).ids()
+    ids = SnapshotFiles(store.storage, layout).ids()
     return {snapshot_id: store.storage.read(layout.snapshot_file(snapshot_id)) for snapshot_id in ids}
 
 
@@ -684,7 +688,7 @@ def _content(store: TableStore, layout: Layout) -> dict[str, bytes]:
     """Return all files of a branch, the schema with the lowest number last."""
     paths = [info.path for info in store.storage.walk(layout.branch_root)]
     files = {_inner(layout, path): store.storage.read(path) for path in paths}
-    schemas = numbered((path.removeprefix("schema/") for path in files), "schema-")
+    schemas = parse_numbered_names((path.removeprefix("schema/") for path in files), "schema-")
     if schemas:
         last = f"schema/schema-{schemas[0]}"
         files[last] = files.pop(last)
@@ -742,7 +746,7 @@ def _remove(store: TableStore, layout: Layout) -> None:
         with suppress(OSError):  # the branch is gone; what is left of it goes with the orphans
             storage.delete_directory(hidden)
         return
-    for schema_id in Schemas(storage, layout).ids()[:1]:
+    for schema_id in SchemaFiles(storage, layout).ids()[:1]:
         storage.delete(layout.schema_file(schema_id))
     storage.delete_directory(layout.branch_root)
 
@@ -753,8 +757,8 @@ def _hidden(layout: Layout) -> str:
 
 def _is_whole(store: TableStore, branch: Layout) -> bool:
     """Say whether a branch has its lowest schema, which is that of the table."""
-    ids = Schemas(store.storage, branch).ids()
-    return bool(ids) and ids[0] == min(Schemas(store.storage, store.layout).ids(), default=ids[0])
+    ids = SchemaFiles(store.storage, branch).ids()
+    return bool(ids) and ids[0] == min(SchemaFiles(store.storage, store.layout).ids(), default=ids[0])
 
 
 def is_cut_short(store: TableStore, branch: Layout) -> bool:

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lakewright.commit.commit_loop import RetryPolicy, plan_and_publish
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.commit.commit_plan import partition_selector, select_partitions
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.plan import partition_selector, select_partitions
-from lakewright.commit.retry import Retries, publish_on_newest
-from lakewright.display.notebook import InNotebook
+from lakewright.display import HtmlRepr
+from lakewright.dml.row_changes import ChangeJob
 from lakewright.errors import ColumnNotExistException, NotFoundError
-from lakewright.metadata.store import TableStore
-from lakewright.spec import arguments
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec import argument_checks
 from lakewright.spec.manifest import IndexEntry
 from lakewright.spec.snapshot import Snapshot
-from lakewright.update.change import ChangeJob
 
 
 @dataclass(frozen=True, slots=True)
-class DropIndexResult(InNotebook):
+class DropIndexResult(HtmlRepr):
     """The index files that were taken off the newest snapshot, or would be."""
 
     snapshot_id: int | None  # None: nothing was published
@@ -67,7 +67,7 @@ def drop_global_index(
         store.check_same_table()
         prepare(store.snapshots.latest())
         return _result(store, None, found, dry_run=True)
-    published = publish_on_newest(store, prepare, publish, Retries.of(store)).published
+    published = plan_and_publish(store, prepare, publish, RetryPolicy.of(store)).published
     return _result(store, None if published is None else published.id, found, dry_run=False)
 
 
@@ -76,7 +76,7 @@ def _field_id(store: TableStore, column: str) -> int:
         if field.name == column:
             return field.id
     raise ColumnNotExistException(
-        f"{store.name} has no column {column!r}; {arguments.did_you_mean(column, store.schema.field_names)}",
+        f"{store.name} has no column {column!r}; {argument_checks.suggest_name(column, store.schema.field_names)}",
         table=store.name,
         column=column,
     )

@@ -1,1 +1,1 @@
-"""The metadata of a table: schemas, snapshots, manifests, tags and consumers, read and written through the storage."""
+"""Snapshots, schemas, manifests, refs, and the authority that decides which snapshot is newest."""

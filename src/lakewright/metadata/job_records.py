@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lakewright.errors import CorruptTableError
-from lakewright.spec.snapshot import SeenSnapshot, Snapshot, is_same_state, snapshot_from_json, to_json
-from lakewright.storage.base import Storage
-from lakewright.storage.layout import Layout
-from lakewright.storage.side_by_side import each
+from lakewright.spec.snapshot import SeenSnapshot, Snapshot, is_same_commit, snapshot_from_json, to_json
+from lakewright.storage.concurrency import map_concurrently
+from lakewright.storage.storage import Storage
+from lakewright.storage.table_layout import Layout
 
 T = TypeVar("T")
 
@@ -74,14 +74,14 @@ class JobRecords:
                 with suppress(FileNotFoundError):
                     self.storage.delete(info.path)
         paths = sorted(info.path for info in infos if _name(info.path).startswith(_BEGUN))
-        found = each(self.storage, lambda path: _read(self.storage, path, _begun_of), paths)
+        found = map_concurrently(self.storage, lambda path: _read(self.storage, path, _begun_of), paths)
         return [job for job in found if job is not None]
 
     def forget_removed(self, is_removed: Callable[[Snapshot], bool]) -> None:
         """Remove the records of snapshots that were rolled back, so that their jobs can run again."""
         infos = list(self.storage.list(self.layout.job_directory))
         paths = sorted(info.path for info in infos if _name(info.path).startswith(_DONE))
-        found = each(self.storage, lambda path: _read(self.storage, path, _snapshot_of), paths)
+        found = map_concurrently(self.storage, lambda path: _read(self.storage, path, _snapshot_of), paths)
         for path, snapshot in zip(paths, found, strict=True):
             if snapshot is not None and is_removed(snapshot):
                 self.storage.delete(path)
@@ -98,7 +98,7 @@ def is_removed(newest: Snapshot | None, found: Snapshot | None, ids: list[int], 
     if newest is None or newest.id < recorded.id:
         return True
     if found is not None:
-        return not is_same_state(found, recorded)
+        return not is_same_commit(found, recorded)
     return not ids or ids[0] < recorded.id  # expiry removes the oldest first
 
 

@@ -3,10 +3,10 @@
 Where pypaimon is laxer than lakewright, these classes behave as pypaimon does and warn.
 """
 
-from lakewright.catalog.base import Database
+from lakewright.catalog.catalog import Database
 from lakewright.catalog.listing import PagedList
-from lakewright.catalog.system.views import SystemSplit, SystemTableRead, SystemTableScan
-from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.dml.assignments import lit, source_col, target_col
 from lakewright.errors import (
     BranchAlreadyExistException,
     BranchNotExistException,
@@ -22,9 +22,9 @@ from lakewright.errors import (
     TagAlreadyExistException,
     TagNotExistException,
 )
-from lakewright.pypaimon.catalog import Catalog, CatalogFactory, FileSystemCatalog
-from lakewright.pypaimon.catalog import on_server as __getattr__  # noqa: F401 - Python asks it for other names
-from lakewright.pypaimon.commit import (
+from lakewright.pypaimon.compat_catalog import Catalog, CatalogFactory, FileSystemCatalog
+from lakewright.pypaimon.compat_catalog import on_server as __getattr__  # noqa: F401 - Python asks it for other names
+from lakewright.pypaimon.compat_commit import (
     VERSION,
     BatchTableCommit,
     CommitCallback,
@@ -34,47 +34,50 @@ from lakewright.pypaimon.commit import (
     deserialize_commit_message,
     serialize_commit_message,
 )
-from lakewright.pypaimon.history.branches import BRANCH_PREFIX, BranchManager
-from lakewright.pypaimon.history.managers import (
-    EARLIEST_SNAPSHOT_DEFAULT_RETRY_NUM,
-    TAG_PREFIX,
-    ChangelogManager,
-    ConsumerManager,
-    FileSystemBranchManager,
-    SchemaManager,
-    SnapshotManager,
-    TagManager,
+from lakewright.pypaimon.compat_errors import IllegalArgumentError, IllegalStateError
+from lakewright.pypaimon.compat_file_io import FileIO, FileStatus, LocalFileIO
+from lakewright.pypaimon.compat_install import install
+from lakewright.pypaimon.compat_options import (
+    CatalogOptions,
+    ConfigOption,
+    ConfigOptions,
+    CoreOptions,
+    Description,
+    ExternalPathStrategy,
+    FileIOOptions,
+    FuseOptions,
+    GcsOptions,
+    HdfsOptions,
+    JdbcCatalogOptions,
+    MemorySize,
+    MergeEngine,
+    NestedKeyNullStrategy,
+    Options,
+    OptionsUtils,
+    OssOptions,
+    PVFSOptions,
+    S3Options,
+    SecurityOptions,
+    StartupMode,
+    parse_duration,
+    parse_duration_nanos,
 )
-from lakewright.pypaimon.history.values import (
-    Changelog,
-    Consumer,
-    GetTagResponse,
-    Instant,
-    Partition,
-    PropertyChange,
-    RemoveProperty,
-    SetProperty,
-    SnapshotInstant,
-    TableSnapshot,
-    Tag,
-    TagInstant,
-)
-from lakewright.pypaimon.history.values import iso_duration as duration_to_iso8601
-from lakewright.pypaimon.installer import install
-from lakewright.pypaimon.merge import WhenMatched
-from lakewright.pypaimon.read.builder import (
+from lakewright.pypaimon.compat_predicates import Predicate, PredicateBuilder
+from lakewright.pypaimon.compat_read import (
     AsyncStreamingTableScan,
+    DataFileMeta,
+    DataSplit,
     ExplainResult,
+    Plan,
     PruningStat,
     ReadBuilder,
+    SimpleStats,
     StreamReadBuilder,
     TableRead,
     TableScan,
     render_explain,
 )
-from lakewright.pypaimon.read.file_io import FileIO, FileStatus, LocalFileIO
-from lakewright.pypaimon.read.splits import DataFileMeta, DataSplit, Plan, SimpleStats
-from lakewright.pypaimon.read.system import (
+from lakewright.pypaimon.compat_system_tables import (
     SYSTEM_TABLE_LOADERS,
     SYSTEM_TABLES,
     BranchesTable,
@@ -93,94 +96,63 @@ from lakewright.pypaimon.read.system import (
     TagsTable,
     load,
 )
-from lakewright.pypaimon.rows import GenericRow, GenericRowDeserializer, GenericRowSerializer, InternalRow, RowKind
-from lakewright.pypaimon.table import FileStoreTable
-from lakewright.pypaimon.update import (
-    BatchTableUpdate,
-    ShardTableUpdator,
-    StreamTableUpdate,
-    TableDeleteByRowId,
-    TableUpdate,
-    TableUpdateByRowId,
-    TableUpsertByKey,
-    merge_into,
+from lakewright.pypaimon.compat_table import (
+    BRANCH_PREFIX,
+    EARLIEST_SNAPSHOT_DEFAULT_RETRY_NUM,
+    TAG_PREFIX,
+    BranchManager,
+    Changelog,
+    ChangelogManager,
+    Consumer,
+    ConsumerManager,
+    FileStoreTable,
+    FileSystemBranchManager,
+    GetTagResponse,
+    Instant,
+    Partition,
+    PropertyChange,
+    RemoveProperty,
+    SchemaManager,
+    SetProperty,
+    SnapshotInstant,
+    SnapshotManager,
+    TableSnapshot,
+    Tag,
+    TagInstant,
+    TagManager,
 )
-from lakewright.pypaimon.values.catalog_options import (
-    CatalogOptions,
-    FileIOOptions,
-    FuseOptions,
-    GcsOptions,
-    HdfsOptions,
-    JdbcCatalogOptions,
-    OssOptions,
-    PVFSOptions,
-    S3Options,
-    SecurityOptions,
-)
-from lakewright.pypaimon.values.changes import (
+from lakewright.pypaimon.compat_table import iso_duration as duration_to_iso8601
+from lakewright.pypaimon.compat_types import (
+    SYSTEM_FIELD_ID_START,
     Actions,
     AddColumn,
+    ArrayType,
+    AtomicInteger,
+    AtomicType,
+    BucketMode,
+    DataField,
+    DataType,
+    DataTypeParser,
     DropColumn,
+    Keyword,
+    MapType,
     Move,
     MoveType,
+    MultisetType,
+    PyarrowFieldParser,
     RemoveOption,
     RenameColumn,
+    RowType,
+    Schema,
     SchemaChange,
     SetOption,
+    TableSchema,
     UpdateColumnComment,
     UpdateColumnDefaultValue,
     UpdateColumnNullability,
     UpdateColumnPosition,
     UpdateColumnType,
     UpdateComment,
-)
-from lakewright.pypaimon.values.errors import IllegalArgumentError, IllegalStateError
-from lakewright.pypaimon.values.identifier import (
-    DEFAULT_MAIN_BRANCH,
-    SYSTEM_BRANCH_PREFIX,
-    SYSTEM_TABLE_SPLITTER,
-    UNKNOWN_DATABASE,
-    Identifier,
-)
-from lakewright.pypaimon.values.json_util import JSON
-from lakewright.pypaimon.values.options import (
-    ConfigOption,
-    ConfigOptions,
-    CoreOptions,
-    Description,
-    ExternalPathStrategy,
-    MergeEngine,
-    NestedKeyNullStrategy,
-    Options,
-    OptionsUtils,
-    StartupMode,
-)
-from lakewright.pypaimon.values.predicate import Predicate, PredicateBuilder
-from lakewright.pypaimon.values.ranges import Range
-from lakewright.pypaimon.values.schema import Schema
-from lakewright.pypaimon.values.table_schema import BucketMode, TableSchema
-from lakewright.pypaimon.values.times import (
-    Timestamp,
-    duration_to_json_seconds,
-    json_array_to_local_datetime,
-    json_seconds_to_duration,
-    local_datetime_to_json_array,
-    local_datetime_to_millis,
-    local_datetime_to_system_zone_millis,
-)
-from lakewright.pypaimon.values.types import (
-    SYSTEM_FIELD_ID_START,
-    ArrayType,
-    AtomicInteger,
-    AtomicType,
-    DataField,
-    DataType,
-    DataTypeParser,
-    Keyword,
-    MapType,
-    MultisetType,
-    PyarrowFieldParser,
-    RowType,
     VectorType,
     collect_field_ids,
     current_highest_field_id,
@@ -193,8 +165,39 @@ from lakewright.pypaimon.values.types import (
     is_variant_struct,
     reassign_field_id,
 )
-from lakewright.pypaimon.values.units import MemorySize, parse_duration, parse_duration_nanos
-from lakewright.pypaimon.write import (
+from lakewright.pypaimon.compat_update import (
+    BatchTableUpdate,
+    ShardTableUpdator,
+    StreamTableUpdate,
+    TableDeleteByRowId,
+    TableUpdate,
+    TableUpdateByRowId,
+    TableUpsertByKey,
+    WhenMatched,
+    merge_into,
+)
+from lakewright.pypaimon.compat_values import (
+    DEFAULT_MAIN_BRANCH,
+    JSON,
+    SYSTEM_BRANCH_PREFIX,
+    SYSTEM_TABLE_SPLITTER,
+    UNKNOWN_DATABASE,
+    GenericRow,
+    GenericRowDeserializer,
+    GenericRowSerializer,
+    Identifier,
+    InternalRow,
+    Range,
+    RowKind,
+    Timestamp,
+    duration_to_json_seconds,
+    json_array_to_local_datetime,
+    json_seconds_to_duration,
+    local_datetime_to_json_array,
+    local_datetime_to_millis,
+    local_datetime_to_system_zone_millis,
+)
+from lakewright.pypaimon.compat_write import (
     BatchTableWrite,
     BatchWriteBuilder,
     PostponeFixedBucketBatchTableWrite,
@@ -204,14 +207,14 @@ from lakewright.pypaimon.write import (
     TableWrite,
     WriteBuilder,
 )
+from lakewright.read.data_split import DeletionFile
 from lakewright.read.explain import ExplainSplitInfo
 from lakewright.read.projection import ROW_KIND as ROW_KIND_COLUMN
-from lakewright.read.splits.split import DeletionFile
-from lakewright.spec.options import ChangelogProducer, SortOrder
+from lakewright.spec.option_values import ChangelogProducer, SortOrder
 from lakewright.spec.snapshot import MAX_LONG as BATCH_COMMIT_IDENTIFIER
 from lakewright.spec.snapshot import Snapshot
+from lakewright.table.table_views import SystemSplit, SystemTableRead, SystemTableScan
 from lakewright.table.update_builder import WhenNotMatched
-from lakewright.update.values import lit, source_col, target_col
 
 OffsetRow = GenericRow  # rows of all kinds are read the same way
 Split = DataSplit

@@ -1,4 +1,4 @@
-"""pypaimon's verbs on Ray, and its sink: names of tables and catalog options in, what `lakewright.ray` does out.
+"""pypaimon's verbs on Ray (documented import path).
 
 pypaimon's row changes on Ray are for tables with data evolution alone, and so are these; `lakewright.ray` has them for
 tables of every kind.
@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakewright import ray as core
-from lakewright.catalog.open import read_builder
-from lakewright.catalog.system.views import SystemReadBuilder
+from lakewright.dml.assignments import lit, source_col, target_col
+from lakewright.dml.row_location import select_groups
 from lakewright.errors import InvalidInputError
-from lakewright.pypaimon.casts import cast_table
-from lakewright.pypaimon.catalog import CatalogFactory
-from lakewright.pypaimon.merge import On, WhenMatched, WrongTypeError, check_clauses, prepare_merge
-from lakewright.pypaimon.table import FileStoreTable
-from lakewright.pypaimon.values.ranges import Range
-from lakewright.ray.datasets import arrow_schema_of, to_dataset
-from lakewright.ray.read import to_ray
-from lakewright.ray.rows.merge import DatasetMerge
-from lakewright.ray.tasks import WriteSettings
-from lakewright.read.projection import ROW_ID
-from lakewright.read.request import Columns, ReadRequest
-from lakewright.spec import arguments
-from lakewright.spec.predicate.filters import Filter
+from lakewright.pypaimon.compat_catalog import CatalogFactory
+from lakewright.pypaimon.compat_predicates import cast_table
+from lakewright.pypaimon.compat_table import FileStoreTable
+from lakewright.pypaimon.compat_update import On, WhenMatched, WrongTypeError, check_clauses, prepare_merge
+from lakewright.pypaimon.compat_values import Range
+from lakewright.ray.dataset_read import to_ray
+from lakewright.ray.ray_datasets import arrow_schema_of, to_dataset
+from lakewright.ray.ray_engine import RayWriteSettings
+from lakewright.ray.ray_verbs import DatasetMerge
+from lakewright.read.read_builder import Columns, ReadRequest
+from lakewright.spec import argument_checks
+from lakewright.spec.filters import Filter
+from lakewright.spec.system_columns import ROW_ID
 from lakewright.spec.types import DataField
-from lakewright.table import table as tables
+from lakewright.table import file_store_table as tables
+from lakewright.table.open_table import read_builder
+from lakewright.table.table_views import SystemReadBuilder
 from lakewright.table.update_builder import WhenNotMatched, equalities
-from lakewright.update.find import groups
-from lakewright.update.values import lit, source_col, target_col
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -192,7 +192,7 @@ def merge_into(  # noqa: PLR0913 - pypaimon's signature
         source = _dataset(source)
     merge = prepare_merge(table.store, source, on, when_matched, when_not_matched)
     clauses = (*(each.clause for each in merge.matched), *(each.clause for each in merge.not_matched))
-    settings = WriteSettings.of(concurrency, ray_remote_args)
+    settings = RayWriteSettings.of(concurrency, ray_remote_args)
     done = DatasetMerge(
         store=table.refreshed().store, source=source, on=equalities(merge.on), clauses=clauses, settings=settings
     ).execute()
@@ -211,7 +211,7 @@ def update_by_row_id(
 ) -> dict[str, int]:
     """Set columns of rows of a table with data evolution by their `_ROW_ID`; returns how many (`num_updated`)."""
     _check_tasks(num_partitions)
-    names = list(dict.fromkeys(arguments.names("update_cols", update_cols)))
+    names = list(dict.fromkeys(argument_checks.check_names("update_cols", update_cols)))
     if not names:
         raise InvalidInputError("update_cols must be non-empty: name the columns to set")
     table = _evolving("update_by_row_id", target, catalog_options)
@@ -246,7 +246,7 @@ def read_by_row_id(  # noqa: PLR0913 - pypaimon's signature
 ) -> Dataset:
     """Read columns of rows of a table with data evolution by their ids, and `_ROW_ID`, each row once."""
     _check_tasks(num_partitions)
-    names = list(dict.fromkeys(arguments.names("projection", projection)))
+    names = list(dict.fromkeys(argument_checks.check_names("projection", projection)))
     if not names:
         raise InvalidInputError("projection must be non-empty: name the columns to read")
     _evolving("read_by_row_id", target, catalog_options)
@@ -257,7 +257,7 @@ def read_by_row_id(  # noqa: PLR0913 - pypaimon's signature
     for name in names:
         if name not in {*table.field_names, ROW_ID.name}:
             raise InvalidInputError(f"the projection column {name!r} is not in target {target!r}", column=name)
-    column = ROW_ID.name if row_id_col is None else arguments.text("row_id_col", row_id_col)
+    column = ROW_ID.name if row_id_col is None else argument_checks.check_text("row_id_col", row_id_col)
     given = _given_ids("read_by_row_id", row_ids)
     known = arrow_schema_of(given, fetch=False)
     if known is not None and column not in known.names:
@@ -277,13 +277,13 @@ def process_row_id_ranges(
 
     The ranges are those of the newest snapshot's groups of files, which are never cut, in ascending order.
     """
-    wanted = arguments.positive("rows_per_commit", rows_per_commit)
-    call = arguments.function("processor", processor)
+    wanted = argument_checks.check_positive("rows_per_commit", rows_per_commit)
+    call = argument_checks.check_callable("processor", processor)
     store = _table(target, catalog_options).store
     if not store.options.row_tracking_enabled():
         raise InvalidInputError(f"process_row_id_ranges requires 'row-tracking.enabled' = 'true' on {target!r}")
     snapshot = store.snapshots.latest()
-    parts = [] if snapshot is None else groups(store, snapshot)
+    parts = [] if snapshot is None else select_groups(store, snapshot)
     firsts = sorted((part.files[0].first_row_id or 0, part.files[0].row_count) for part in parts)
     waiting: list[Range] = []
     for first, rows in firsts:
@@ -338,7 +338,7 @@ def _named_source(
     """Return the rows of a source table, with their ids where rows are joined by these."""
     other = _table(source, catalog_options)
     by_id = isinstance(on, Mapping) and ROW_ID.name in on.values()
-    by_id = by_id or (not isinstance(on, Mapping) and ROW_ID.name in arguments.names("on", on))
+    by_id = by_id or (not isinstance(on, Mapping) and ROW_ID.name in argument_checks.check_names("on", on))
     if by_id and inserts and other.store.layout == table.store.layout:
         raise InvalidInputError(
             f"Self-merge: a merge of {source} with itself by {ROW_ID.name} matches every row, so it does not support "
@@ -368,7 +368,7 @@ def _cast_block(block: pa.Table, fields: Sequence[DataField], table: str) -> pa.
 
 def _check_tasks(num_partitions: int | None) -> None:
     """Check a number that tells pypaimon how finely to shuffle; here the tasks follow from the files."""
-    arguments.optional(arguments.positive, "num_partitions", num_partitions)
+    argument_checks.check_optional(argument_checks.check_positive, "num_partitions", num_partitions)
 
 
 def _write_result(done: core.WriteResult | None) -> PaimonWriteResult | None:

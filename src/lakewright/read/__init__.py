@@ -1,1 +1,1 @@
-"""Reads: a snapshot and a predicate in, splits out; a split in, Arrow batches of today's schema out."""
+"""A snapshot and a predicate to splits; a split to batches."""

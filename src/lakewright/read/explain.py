@@ -1,4 +1,4 @@
-"""What a read would do, as facts and as text: the snapshot, the pruning funnel, the splits."""
+"""What a read would do."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakewright.display.notebook import InNotebook
-from lakewright.metadata.statistics import TableStatistics
-from lakewright.metadata.store import TableStore
-from lakewright.read.scan import Funnel
-from lakewright.read.splits.split import DataSplit
-from lakewright.spec.datafile import DataFile
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.predicate import TRUE, Predicate
-from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.display import HtmlRepr
+from lakewright.metadata.table_statistics import TableStatistics
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
+from lakewright.read.manifest_scan import Funnel
+from lakewright.spec.manifest import DataFile
+from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_schema import BucketMode
 
 _KIB = 1024
 
@@ -60,7 +60,7 @@ class ExplainSplitInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainResult(InNotebook):
+class ExplainResult(HtmlRepr):
     """The plan of a read. `str()` shows it; None as a pruning means that it had nothing to decide."""
 
     table_identifier: str

@@ -1,4 +1,4 @@
-"""Which columns a read gives and which it needs: names and paths in, fields to read and a shaping of batches out.
+"""Columns that a read returns and needs.
 
 A path into a ROW such as `a.b` gives a column named `a_b`; of the ROW only the wanted fields are read. Columns that
 only the filter needs are read and dropped again.
@@ -14,14 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec import arguments
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.keyed_rows import INSERT, KIND_NAMES, SEQUENCE_NUMBER
-from lakewright.spec.predicate.builder import resolve_path
-from lakewright.spec.predicate.predicate import TRUE, Predicate
+from lakewright.spec import argument_checks
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.predicate import TRUE, Predicate, resolve_path
+from lakewright.spec.system_columns import INSERT, KIND_NAMES, ROW_ID, SEQUENCE_NUMBER
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, with_nullable
 
-ROW_ID = DataField(2147483642, "_ROW_ID", AtomicType("BIGINT", nullable=False))
 ROW_TRACKING_FIELDS = (ROW_ID, SEQUENCE_NUMBER)
 ROW_KIND = "_row_kind"  # the column that says what happened to a row: one of `KIND_NAMES`
 
@@ -120,8 +118,11 @@ def plan_projection(
 def to_columns(argument: str, given: object) -> tuple[str, ...] | dict[str, str] | None:
     """Return columns as a caller names them: one, several, or a mapping from new names to columns; None is all."""
     if given is None or not isinstance(given, Mapping):
-        return None if given is None else arguments.names(argument, given)
-    return {name: arguments.text(argument, column) for name, column in arguments.mapping(argument, given).items()}
+        return None if given is None else argument_checks.check_names(argument, given)
+    return {
+        name: argument_checks.check_text(argument, column)
+        for name, column in argument_checks.check_mapping(argument, given).items()
+    }
 
 
 def _named(

@@ -1,1 +1,1 @@
-"""The picture of a table: its metadata in, facts out, and from the facts one page for people."""
+"""The page about a table. Loaded by `table.report()` and the command line only."""

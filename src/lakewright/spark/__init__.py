@@ -6,18 +6,24 @@ from typing import TYPE_CHECKING
 
 from lakewright.commit.table_commit import WriteResult
 from lakewright.errors import UnsupportedError
-from lakewright.spark.calls import write_table
-from lakewright.spark.datasource.streams import BatchWriter, foreach_batch, read_stream, write_stream
-from lakewright.spark.datasource.views import attach
-from lakewright.spark.ingestion.run import ingest
-from lakewright.spark.jobs.analysis import analyze
-from lakewright.spark.jobs.session import local_session
-from lakewright.spark.jobs.verification import verify
-from lakewright.spark.read.frame import read_table
-from lakewright.spark.rows.merge import merge, upsert
-from lakewright.spark.rows.row_ids import delete_by_row_id, update_by_row_id
-from lakewright.spark.rows.verbs import delete, update
-from lakewright.spark.write.compaction import compact, compact_database
+from lakewright.spark.data_source import attach
+from lakewright.spark.frame_read import read_table
+from lakewright.spark.spark_ingest import ingest
+from lakewright.spark.spark_session import local_session
+from lakewright.spark.spark_verbs import (
+    analyze,
+    compact,
+    compact_database,
+    delete,
+    delete_by_row_id,
+    merge,
+    update,
+    update_by_row_id,
+    upsert,
+    verify,
+    write_table,
+)
+from lakewright.spark.stream_verbs import BatchWriter, foreach_batch, read_stream, write_stream
 
 # PySpark 4.3 warns on nearly every call that it does not know pandas 3 yet. Rows travel as Arrow data here; this can go
 # when a release of PySpark knows it.
@@ -48,8 +54,8 @@ __all__ = [
 
 # Not in `__all__`: they load sqlglot, which programs without SQL do not need.
 if TYPE_CHECKING:
-    from lakewright.spark.statements.context import SQLContext as SQLContext
-    from lakewright.spark.statements.context import sql as sql
+    from lakewright.spark.spark_sql_context import SQLContext as SQLContext
+    from lakewright.spark.spark_sql_context import sql as sql
 else:
     _STATEMENTS = ("SQLContext", "sql")
 
@@ -58,7 +64,7 @@ else:
         if name not in _STATEMENTS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            return getattr(importlib.import_module("lakewright.spark.statements.context"), name)
+            return getattr(importlib.import_module("lakewright.spark.spark_sql_context"), name)
         except ModuleNotFoundError as cause:
             if cause.name != "sqlglot":
                 raise

@@ -1,4 +1,1 @@
-"""The format as values: types, schemas, options, rows, statistics, predicates, and the facts that metadata records.
-
-Nothing here opens a file.
-"""
+"""The format as values: types, schema, options, rows, statistics, predicates."""

@@ -1,4 +1,4 @@
-"""Names of tables: `database.table`, with `$branch_<name>` for a branch and `$<name>` for a system table.
+"""Names of tables: database, table, branch, system table.
 
 Parts may stand in back-quotes, and must where a name contains a dot.
 """
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec import arguments
+from lakewright.spec import argument_checks
 
 MAIN_BRANCH = "main"
 _BRANCH_PREFIX = "branch_"
@@ -39,9 +39,9 @@ class Identifier:
         system_table: str | None = None,
     ) -> None:
         for argument, given in (("branch", branch), ("system_table", system_table)):
-            arguments.optional(arguments.text, argument, given)
+            argument_checks.check_optional(argument_checks.check_text, argument, given)
         if not isinstance(database, str) or not isinstance(object, str | None):
-            raise arguments.wrong(
+            raise argument_checks.argument_error(
                 "an identifier", "a database and a table as texts", database if isinstance(object, str) else object
             )
         full_name = f"{database}.{object}"
@@ -70,7 +70,8 @@ class Identifier:
         match = _FULL_NAME.fullmatch(full_name) if isinstance(full_name, str) else None
         if match is None:
             raise InvalidInputError(
-                f"a table is named database.table, not {arguments.shown(full_name)}; a name with a dot needs "
+                f"a table is named database.table, not {argument_checks.describe_value(full_name)}; "
+                "a name with a dot needs "
                 "back-quotes",
                 name=full_name,
             )

@@ -1,4 +1,4 @@
-"""Snapshots and tags: the JSON that makes one state of a table visible.
+"""Snapshots and tags, and their JSON.
 
 Text comes in, frozen values go out, and the reverse. Absent keys are omitted, unknown keys are ignored. What lakewright
 writes has one more key, `checksum`, which other implementations ignore: with it a flipped bit in the file is detected.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from lakewright.display.notebook import InNotebook
+from lakewright.display import HtmlRepr
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 
 MAX_LONG = 9223372036854775807  # the identifier of every batch commit
@@ -36,7 +36,7 @@ class CommitKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot(InNotebook):
+class Snapshot(HtmlRepr):
     """One immutable state of a table."""
 
     id: int
@@ -66,7 +66,7 @@ class Snapshot(InNotebook):
 
 
 @dataclass(frozen=True, slots=True)
-class Tag(InNotebook):
+class Tag(HtmlRepr):
     """A snapshot with a name, whose files are kept after the snapshot itself has expired."""
 
     name: str
@@ -107,7 +107,7 @@ _REQUIRED = frozenset(
 )
 
 
-def is_same_state(one: Snapshot, other: Snapshot) -> bool:
+def is_same_commit(one: Snapshot, other: Snapshot) -> bool:
     """Say whether two snapshots are the same commit, by the unique names of their manifest lists.
 
     Uuids do not tell: other writers, and some servers, leave them out.

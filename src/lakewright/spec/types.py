@@ -1,4 +1,4 @@
-"""The data types of the format: parsed from schema JSON, printed the way Java prints them, walked and numbered.
+"""Data types: parsed from schema JSON, printed as Java prints them.
 
 A type is a frozen value. Atomic types are spelled as text (`DECIMAL(10, 2) NOT NULL`), constructed types as JSON
 objects whose `type` member carries the keyword and the nullability. The text is normalised when a value is made, so
@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import ClassVar, Self, TypeAlias
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec import arguments
+from lakewright.spec import argument_checks
 
 Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 JSON: TypeAlias = "str | int | float | bool | Sequence[JSON] | Mapping[str, JSON] | None"
@@ -75,8 +75,8 @@ class AtomicType:
     scale: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        arguments.text("a type", self.type)
-        arguments.flag("nullable", self.nullable)
+        argument_checks.check_text("a type", self.type)
+        argument_checks.check_bool("nullable", self.nullable)
         root, numbers, nullable = _atomic_parts(self.type)
         put = object.__setattr__
         put(self, "root", root)
@@ -117,7 +117,7 @@ class _Elements(_Nested):
     element: DataType
 
     def __init__(self, nullable: bool, element_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", arguments.flag("nullable", nullable))
+        object.__setattr__(self, "nullable", argument_checks.check_bool("nullable", nullable))
         object.__setattr__(self, "element", to_type("element_type", element_type))
 
     def __str__(self) -> str:
@@ -161,7 +161,7 @@ class MapType(_Nested):
     value: DataType
 
     def __init__(self, nullable: bool, key_type: DataType, value_type: DataType) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", arguments.flag("nullable", nullable))
+        object.__setattr__(self, "nullable", argument_checks.check_bool("nullable", nullable))
         object.__setattr__(self, "key", to_type("key_type", key_type))
         object.__setattr__(self, "value", to_type("value_type", value_type))
 
@@ -206,17 +206,17 @@ class DataField:
     default_value: str | None = None
 
     def __post_init__(self) -> None:
-        arguments.whole("the id of a field", self.id)
-        arguments.plain_text("the name of a field", self.name)
+        argument_checks.check_int("the id of a field", self.id)
+        argument_checks.plain_text("the name of a field", self.name)
         object.__setattr__(self, "type", to_type("the type of a field", self.type))
-        arguments.remark("description", self.description)
-        arguments.remark("default_value", self.default_value)
+        argument_checks.remark("description", self.description)
+        argument_checks.remark("default_value", self.default_value)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JSON]) -> DataField:
         """Read the JSON of the schema file."""
         if not isinstance(data, Mapping):
-            raise arguments.wrong("a field of a schema", "a dict with id, name and type", data)
+            raise argument_checks.argument_error("a field of a schema", "a dict with id, name and type", data)
         missing = {"id", "name", "type"} - data.keys()
         if missing:
             raise InvalidInputError(f"a field of a schema lacks {sorted(missing)}: {dict(data)!r}")
@@ -250,8 +250,8 @@ class RowType(_Nested):
     fields: tuple[DataField, ...]
 
     def __init__(self, nullable: bool, fields: Iterable[DataField]) -> None:  # noqa: FBT001 - pypaimon's order
-        object.__setattr__(self, "nullable", arguments.flag("nullable", nullable))
-        object.__setattr__(self, "fields", arguments.instances("fields", fields, DataField, "fields"))
+        object.__setattr__(self, "nullable", argument_checks.check_bool("nullable", nullable))
+        object.__setattr__(self, "fields", argument_checks.check_instances("fields", fields, DataField, "fields"))
 
     def __str__(self) -> str:
         inner = ", ".join(f"`{f.name}` {f.type}" for f in self.fields)
@@ -270,7 +270,7 @@ def to_type(argument: str, value: object) -> DataType:
     if isinstance(value, str):
         return parse_type(value)
     if not isinstance(value, AtomicType | ArrayType | MapType | MultisetType | RowType | VectorType):
-        raise arguments.wrong(argument, "a data type, such as AtomicType('INT') or 'INT'", value)
+        raise argument_checks.argument_error(argument, "a data type, such as AtomicType('INT') or 'INT'", value)
     return value
 
 
@@ -283,7 +283,7 @@ def parse_type(data: JSON) -> DataType:
     if isinstance(data, str):
         return _parse_text(data)
     if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
-        raise arguments.wrong("a data type", "text such as 'INT' or a dict with 'type'", data)
+        raise argument_checks.argument_error("a data type", "text such as 'INT' or a dict with 'type'", data)
     keyword, nullable = _keyword(str(data["type"]))
     match keyword:
         case "ARRAY":

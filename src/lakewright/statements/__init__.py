@@ -1,1 +1,1 @@
-"""SQL statements: text in, frozen values out, and what they do to catalogs and tables on any engine."""
+"""SQL statements for both engines; `sql.embedded` runs them on DuckDB."""

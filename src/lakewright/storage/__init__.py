@@ -1,1 +1,1 @@
-"""Stored bytes: the one protocol for disks and object stores, and the paths of a table."""
+"""Bytes: disks and object stores behind one protocol; paths of a table."""

@@ -1,4 +1,4 @@
-"""The calls on one container of an object store, made with `obstore`: keys and bytes in, bytes or OSErrors out.
+"""Calls on one container through obstore; retries and errors.
 
 A container is what S3 and GCS call a bucket; a bucket in this library is a part of a partition.
 
@@ -38,10 +38,9 @@ from obstore.exceptions import (
 from obstore.store import ObjectStore, from_url
 
 from lakewright.errors import CredentialsError, InvalidInputError, NotFoundError, UnsupportedError
-from lakewright.storage.credentials import CLIENT_PAUSE_SECONDS, StoreCredentials
-from lakewright.storage.settings import Settings, secrets_of
+from lakewright.storage.credentials import CLIENT_PAUSE_SECONDS, Settings, StoreCredentials, secrets_of
 
-if TYPE_CHECKING:  # the client names these for type checkers only
+if TYPE_CHECKING:
     from obstore import SuffixRange
     from obstore.store import ClientConfig, RetryConfig
 

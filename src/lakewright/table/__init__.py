@@ -1,1 +1,1 @@
-"""One table and its verbs, and the builders that write and change it."""
+"""The table object, builders, one-call verbs, system tables."""

@@ -1,6 +1,6 @@
-"""Row changes under the names that pypaimon has for them; each call returns commit messages.
+"""`TableUpdate` and its relatives.
 
-    builder = table.new_batch_write_builder()
+builder = table.new_batch_write_builder()
     messages = builder.new_update().with_update_type(["age"]).update_by_arrow_with_row_id(rows)
     builder.new_commit().commit(messages)
 
@@ -19,38 +19,37 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from lakewright.commit.files import delete_written, files_of
-from lakewright.commit.message.message import CommitMessage
-from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, counted, naming
-from lakewright.metadata.store import TableStore
+from lakewright.commit.commit_changes import delete_files_of, files_of_messages
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.dml import delete_update, row_ids
+from lakewright.dml import file_group_strategy as column_files
+from lakewright.dml.assignments import source_col, target_col, without_defaults
+from lakewright.dml.merge import merge
+from lakewright.dml.merge_clauses import ClauseKind, MergeClause
+from lakewright.dml.row_changes import AppliedChanges, ChangeJob, GroupChange, Prepare, PreparedChange, RowPositions
+from lakewright.dml.row_ids import NewValues, RowIds
+from lakewright.dml.row_location import bind_condition, locate_rows, select_groups, system_fields
+from lakewright.dml.upsert import prepare_upsert
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError, pluralize, with_table_name
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
 from lakewright.read.projection import plan_projection
-from lakewright.read.splits.plan import check_shard
-from lakewright.read.splits.shares import stretches
-from lakewright.read.splits.split import DataSplit
-from lakewright.spec import arguments
-from lakewright.spec.options import CoreOptions
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.filters import Filter
+from lakewright.read.split_planning import check_shard
+from lakewright.read.split_sharing import stretches
+from lakewright.spec import argument_checks
+from lakewright.spec.filters import Filter
+from lakewright.spec.predicate import PredicateBuilder
+from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField
-from lakewright.update import columns as column_files
-from lakewright.update import row_ids, verbs
-from lakewright.update.change import Applied, ChangeJob, GroupChange, Positions
-from lakewright.update.find import condition, groups, hidden_fields, locate
-from lakewright.update.merge.clauses import Clause, When
-from lakewright.update.merge.merge import merge
-from lakewright.update.merge.upsert import prepare_upsert
-from lakewright.update.row_ids import NewValues, RowIds
-from lakewright.update.run import Prepare, Prepared
-from lakewright.update.values import source_col, target_col, without_defaults
-from lakewright.write.input.align import Aligner
-from lakewright.write.input.frames import ArrowData, batches_of
+from lakewright.write.alignment import Aligner
+from lakewright.write.input_data import ArrowData, batches_of
 
 
 @dataclass(frozen=True, slots=True)
 class WhenMatched:
     """What a merge does to rows that a row of the source matches; made by `update` or `delete`."""
 
-    clause: Clause
+    clause: MergeClause
 
     @classmethod
     def update(cls, update: str | Mapping[str, object] = "*", condition: str | None = None) -> WhenMatched:
@@ -59,12 +58,12 @@ class WhenMatched:
         In a mapping the text `s.name` is a column of the source and `t.name` one of the row itself; any other value is
         a literal.
         """
-        return cls(Clause(When.MATCHED, "update", _assignments(update), condition))
+        return cls(MergeClause(ClauseKind.MATCHED, "update", _assignments(update), condition))
 
     @classmethod
     def delete(cls, condition: str | None = None) -> WhenMatched:
         """Delete the row."""
-        return cls(Clause(When.MATCHED, "delete", None, condition))
+        return cls(MergeClause(ClauseKind.MATCHED, "delete", None, condition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,9 @@ class WhenNotMatched:
     condition: str | None = None
 
     @property
-    def clause(self) -> Clause:
+    def clause(self) -> MergeClause:
         """The clause of the merge."""
-        return Clause(When.NOT_MATCHED, "insert", _assignments(self.insert), self.condition)
+        return MergeClause(ClauseKind.NOT_MATCHED, "insert", _assignments(self.insert), self.condition)
 
 
 class TableUpdate:
@@ -97,28 +96,31 @@ class TableUpdate:
     def with_read_projection(self, projection: str | Sequence[str]) -> Self:
         """Say which columns the readers of shards give."""
         self._projection = _column_names(
-            self._store, projection, (*self._store.schema.fields, *hidden_fields(self._store))
+            self._store, projection, (*self._store.schema.fields, *system_fields(self._store))
         )
         return self
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder of predicates on the table's columns."""
         zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
-        return PredicateBuilder((*self._store.schema.fields, *hidden_fields(self._store)), zone)
+        return PredicateBuilder((*self._store.schema.fields, *system_fields(self._store)), zone)
 
     def new_shard_updator(self, shard_num: int, total_shard_count: int) -> ShardTableUpdator:
         """Return a reader and updater of the share of one of several workers; all plan on the newest snapshot."""
-        shard = (arguments.whole("shard_num", shard_num), arguments.whole("total_shard_count", total_shard_count))
+        shard = (
+            argument_checks.check_int("shard_num", shard_num),
+            argument_checks.check_int("total_shard_count", total_shard_count),
+        )
         return ShardTableUpdator(self._store, shard, read=self._projection, update=self._update_cols)
 
     def _prepared(self, prepare: Prepare) -> list[CommitMessage]:
         base = self._store.snapshots.latest()
-        with naming(self._store.name):
+        with with_table_name(self._store.name):
             return list(prepare(base).planned_on(base))
 
     def _delete(self, predicate: Filter) -> list[CommitMessage]:
-        checked = verbs.checked_delete(self._store, predicate)
-        return self._prepared(partial(verbs.prepare_delete, self._store, checked))
+        checked = delete_update.checked_delete(self._store, predicate)
+        return self._prepared(partial(delete_update.prepare_delete, self._store, checked))
 
     def _delete_ids(self, ids: RowIds) -> list[CommitMessage]:
         return self._prepared(partial(row_ids.prepare_delete, self._store, row_ids.to_ids(self._store, ids)))
@@ -130,16 +132,20 @@ class TableUpdate:
     def _update(
         self, predicate: Filter | None, assignments: Mapping[str, object], read: str | Sequence[str] | None
     ) -> list[CommitMessage]:
-        hidden = [field.name for field in hidden_fields(self._store)[:1]]  # functions may look at `_ROW_ID`
-        seen = None if read is None else tuple(dict.fromkeys((*arguments.names("read_columns", read), *hidden)))
-        checked = verbs.checked_update(self._store, assignments, seen, in_order=True)
+        hidden = [field.name for field in system_fields(self._store)[:1]]  # functions may look at `_ROW_ID`
+        seen = (
+            None
+            if read is None
+            else tuple(dict.fromkeys((*argument_checks.check_names("read_columns", read), *hidden)))
+        )
+        checked = delete_update.checked_update(self._store, assignments, seen, in_order=True)
         return self._prepared(
-            partial(verbs.prepare_update, self._store, checked, condition(self._store, predicate)),
+            partial(delete_update.prepare_update, self._store, checked, bind_condition(self._store, predicate)),
         )
 
     def _upsert(self, data: ArrowData, keys: str | Sequence[str]) -> list[CommitMessage]:
         """Upsert; a row of one partition never matches one of another."""
-        named = arguments.names("upsert_keys", keys)
+        named = argument_checks.check_names("upsert_keys", keys)
         if not named:
             raise InvalidInputError(f"table {self._store.name}: name the columns that rows are found by")
         more = [] if self._store.schema.primary_keys else self._store.schema.partition_keys
@@ -153,8 +159,10 @@ class TableUpdate:
         matched: WhenMatched | Sequence[WhenMatched],
         not_matched: WhenNotMatched | Sequence[WhenNotMatched],
     ) -> list[CommitMessage]:
-        updates = arguments.instances("when_matched", matched, WhenMatched, "WhenMatched clauses")
-        inserts = arguments.instances("when_not_matched", not_matched, WhenNotMatched, "WhenNotMatched clauses")
+        updates = argument_checks.check_instances("when_matched", matched, WhenMatched, "WhenMatched clauses")
+        inserts = argument_checks.check_instances(
+            "when_not_matched", not_matched, WhenNotMatched, "WhenNotMatched clauses"
+        )
         clauses = (*(each.clause for each in updates), *(each.clause for each in inserts))
         joined = equalities(on) if isinstance(on, Mapping) else on
         begun = merge(self._store, source, joined)
@@ -257,8 +265,8 @@ class StreamTableUpdate(TableUpdate):
         return self._merge(source, on, when_matched, when_not_matched)
 
     def _begin(self, identifier: int) -> None:
-        with naming(self._store.name):
-            arguments.count("commit_identifier", identifier)
+        with with_table_name(self._store.name):
+            argument_checks.check_non_negative("commit_identifier", identifier)
 
 
 class ShardTableUpdator:
@@ -288,17 +296,17 @@ class ShardTableUpdator:
         self._store = store
         self._base = store.snapshots.latest()
         self._job = None if self._base is None else ChangeJob.on(store, self._base)
-        self._parts = [] if self._base is None else _share(groups(store, self._base), *shard)
+        self._parts = [] if self._base is None else _share(select_groups(store, self._base), *shard)
         self._read = tuple(store.schema.field_names if read is None else read)
         self._update = None if update is None else tuple(update)
-        self._waiting: deque[tuple[int, Positions]] = deque()  # rows that were read and have no values yet
-        self._group: tuple[int, list[Positions], list[pa.Table]] | None = None  # that gets values
-        self._applied = Applied()
+        self._waiting: deque[tuple[int, RowPositions]] = deque()  # rows that were read and have no values yet
+        self._group: tuple[int, list[RowPositions], list[pa.Table]] | None = None  # that gets values
+        self._applied = AppliedChanges()
         self._done = False
 
     def arrow_reader(self) -> pa.RecordBatchReader:
         """Return a reader of the share's live rows."""
-        projection = plan_projection(self._store.schema.fields, self._read, hidden=hidden_fields(self._store))
+        projection = plan_projection(self._store.schema.fields, self._read, hidden=system_fields(self._store))
         return pa.RecordBatchReader.from_batches(projection.schema, self._batches())
 
     def update_by_arrow_batch(self, data: ArrowData) -> None:
@@ -314,7 +322,7 @@ class ShardTableUpdator:
         if self._waiting and (self._group is not None or self._applied.updated):
             left = sum(len(positions) for _, positions in self._waiting)
             raise InvalidInputError(
-                f"table {self._store.name}: {counted(left, 'row')} of those that were read got no values; give "
+                f"table {self._store.name}: {pluralize(left, 'row')} of those that were read got no values; give "
                 "every row that was read its values, changed or not",
                 table=self._store.name,
             )
@@ -322,13 +330,13 @@ class ShardTableUpdator:
         self._done = True
         if self._job is None:
             return []
-        prepared = Prepared(self._applied.messages, reads=self._read)
+        prepared = PreparedChange(self._applied.messages, reads=self._read)
         return list(prepared.planned_on(self._base))
 
     def close(self) -> None:
         """Remove the files of a share that was not prepared."""
         if not self._done:
-            delete_written(self._store, files_of(self._store, self._applied.messages))
+            delete_files_of(self._store, files_of_messages(self._store, self._applied.messages))
             self._done = True
 
     def __enter__(self) -> Self:
@@ -339,7 +347,7 @@ class ShardTableUpdator:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for number, part in enumerate(self._parts):
-            for located in locate(self._store, part, self._read):
+            for located in locate_rows(self._store, part, self._read):
                 self._waiting.append((number, located.positions))
                 yield located.rows
 
@@ -360,7 +368,7 @@ class ShardTableUpdator:
         """Put values at the next rows that wait for them, of one group; return how many they were."""
         if not self._waiting:
             raise InvalidInputError(
-                f"table {self._store.name}: {counted(values.num_rows, 'value')} came for no row that was read; "
+                f"table {self._store.name}: {pluralize(values.num_rows, 'value')} came for no row that was read; "
                 "give as many as rows were read",
                 table=self._store.name,
             )
@@ -383,7 +391,7 @@ class ShardTableUpdator:
         change = GroupChange(
             self._parts[number], updated=np.concatenate(positions), values=pa.concat_tables(values).combine_chunks()
         )
-        self._applied += column_files.apply(self._job, [change], number)
+        self._applied += column_files.apply_columns(self._job, [change], number)
 
 
 def _share(parts: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
@@ -394,11 +402,11 @@ def _share(parts: Sequence[DataSplit], index: int, count: int) -> list[DataSplit
 
 def _column_names(store: TableStore, given: object, fields: Sequence[DataField]) -> tuple[str, ...]:
     """Return the names of columns as given; raise ColumnNotExistException for one that the table lacks."""
-    known, names = [field.name for field in fields], arguments.names("columns", given)
+    known, names = [field.name for field in fields], argument_checks.check_names("columns", given)
     for name in names:
         if name not in known:
             raise ColumnNotExistException(
-                f"table {store.name}: {name!r} is not in table schema; {arguments.did_you_mean(name, known)}",
+                f"table {store.name}: {name!r} is not in table schema; {argument_checks.suggest_name(name, known)}",
                 table=store.name,
                 column=name,
             )
@@ -412,8 +420,8 @@ def _assignments(given: str | Mapping[str, object]) -> Mapping[str, object] | No
     if isinstance(given, str) and given == "*":
         return None
     if not isinstance(given, Mapping):
-        raise arguments.wrong("a clause", "'*' for all columns, or a dict of columns and values", given)
-    return {name: _column_or_value(value) for name, value in arguments.mapping("a clause", given).items()}
+        raise argument_checks.argument_error("a clause", "'*' for all columns, or a dict of columns and values", given)
+    return {name: _column_or_value(value) for name, value in argument_checks.check_mapping("a clause", given).items()}
 
 
 def _column_or_value(value: object) -> object:
@@ -426,7 +434,10 @@ def _column_or_value(value: object) -> object:
 
 def equalities(on: Mapping[str, str]) -> str:
     """Return the condition of a merge for pairs of columns, of the target and of the source."""
-    pairs = [(target, arguments.text("on", source)) for target, source in arguments.mapping("on", on).items()]
+    pairs = [
+        (target, argument_checks.check_text("on", source))
+        for target, source in argument_checks.check_mapping("on", on).items()
+    ]
     return " AND ".join(f"t.{_quoted(target)} = s.{_quoted(source)}" for target, source in pairs)
 
 

@@ -1,9 +1,4 @@
-"""How users write: builders, and the writers and commits that builders return.
-
-A batch write is prepared and committed once. A stream write is prepared many times, each time with an identifier, and
-keeps its commit user. Files that the messages of `prepare_commit` name belong to the caller; closing a writer removes
-only the others.
-"""
+"""Write builders, `TableWrite`."""
 
 from __future__ import annotations
 
@@ -16,29 +11,35 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from lakewright.commit.commit_loop import CommitPrefetch
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.commit.commit_plan import select_partitions
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
-from lakewright.commit.plan import select_partitions
+from lakewright.commit.job_ids import JobRun
 from lakewright.commit.table_commit import AfterCommit, BatchTableCommit, StreamTableCommit, WriteResult
-from lakewright.compact.job import after_commit
-from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError
-from lakewright.metadata.early_look import EarlyLook
-from lakewright.metadata.store import TableStore
-from lakewright.metrics import Stages
-from lakewright.spec import arguments
-from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.compact.compaction_job import compact_after_commit
+from lakewright.dml.distributed_write import CommitTarget
+from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedError
+from lakewright.metadata.table_store import TableStore
+from lakewright.metrics import StageTimer
+from lakewright.spec import argument_checks
 from lakewright.spec.snapshot import SeenSnapshot
+from lakewright.spec.table_schema import BucketMode
 from lakewright.table.update_builder import BatchTableUpdate, StreamTableUpdate
-from lakewright.write.input.frames import ArrowData, from_pandas, in_process
-from lakewright.write.input.kinds import RowKinds
-from lakewright.write.job_run import JobRun
-from lakewright.write.reroute import rerouting
-from lakewright.write.writer import TableWriter, WriteJob
+from lakewright.write.input_data import ArrowData, from_pandas, to_local_data
+from lakewright.write.row_intake import RowKinds
+from lakewright.write.table_writer import TableWriter, WriteJob, rerouting
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
     from ray.data import Dataset
+
+
+# ---- Builders, writes and commits ------------------------------------------------------------------------------------
+# A batch write is prepared and committed once. A stream write is prepared many times, each time with an identifier,
+# and keeps its commit user. Files that the messages of `prepare_commit` name belong to the caller; closing a writer
+# removes only the others.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ class CommitSettings:
 
     commit_user: str | None = None
     static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
-    early_look: EarlyLook | None = None  # at the table, which begins when the write is prepared
-    stages: Stages = field(default_factory=Stages)  # where writers note how long they work
+    early_look: CommitPrefetch | None = None  # at the table, which begins when the write is prepared
+    stages: StageTimer = field(default_factory=StageTimer)  # where writers note how long they work
     keeps_messages: bool = False  # nobody but the caller gets the messages, and they are committed once
 
 
@@ -88,7 +89,7 @@ class TableWrite:
         self._job = WriteJob.new(
             self._store,
             write_id=self._job.write_id,
-            write_cols=arguments.names("write_cols", write_cols),
+            write_cols=argument_checks.check_names("write_cols", write_cols),
             overwrite=self._job.overwrite,
             real_buckets=self._job.real_buckets,
         )
@@ -115,7 +116,7 @@ class TableWrite:
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 7}]
         """
-        place, since = arguments.optional(arguments.whole, "bucket", bucket), perf_counter()
+        place, since = argument_checks.check_optional(argument_checks.check_int, "bucket", bucket), perf_counter()
         self._open().write(data, bucket=place, row_kinds=row_kinds)
         self._settings.stages.add("write", since)
         return self
@@ -149,7 +150,7 @@ class TableWrite:
 
     def write_pandas(self, dataframe: pd.DataFrame) -> Self:
         """Write a pandas frame; named levels of its index are columns, levels without a name are left out."""
-        given = in_process(dataframe, self._store.name)
+        given = to_local_data(dataframe, self._store.name)
         return self.write_arrow(given if isinstance(given, pa.Table) else from_pandas(given, self._store.name))
 
     def write_spark(
@@ -160,7 +161,7 @@ class TableWrite:
         spark_options: Mapping[str, str] | None = None,
     ) -> WriteResult:
         """Write a Spark frame with Spark's workers, commit it in one snapshot and return what was written."""
-        from lakewright.spark.write.frame import write_spark  # noqa: PLC0415 - a door
+        from lakewright.spark.frame_write import write_spark  # noqa: PLC0415 - a door
 
         return write_spark(self, df, overwrite=overwrite, concurrency=concurrency, spark_options=spark_options)
 
@@ -180,7 +181,7 @@ class TableWrite:
         of a bucket to one task, "off" lets each task add files to each bucket, "auto" follows the table's
         `lakewright.write-distribution`.
         """
-        from lakewright.ray.write import Routed, write_ray  # noqa: PLC0415 - a door
+        from lakewright.ray.dataset_write import Routed, write_ray  # noqa: PLC0415 - a door
 
         routed = Routed(overwrite, static_partition, hash_fixed_precluster)
         return write_ray(self, dataset, routed, concurrency=concurrency, ray_remote_args=ray_remote_args)
@@ -206,7 +207,7 @@ class TableWrite:
 
     def _prepare(self) -> list[CommitMessage]:
         writer, since = self._open(), perf_counter()
-        look = self._settings.early_look or EarlyLook(self._store)
+        look = self._settings.early_look or CommitPrefetch(self._store)
         if look.is_wanted:
             look.begin_commit()
         elif not self._settings.keeps_messages:
@@ -218,7 +219,7 @@ class TableWrite:
         return messages
 
 
-def _with_seen(messages: Sequence[CommitMessage], look: EarlyLook) -> list[CommitMessage]:
+def _with_seen(messages: Sequence[CommitMessage], look: CommitPrefetch) -> list[CommitMessage]:
     """Return messages that name a snapshot from before they were complete: a replay is searched for from there on."""
     try:
         seen = SeenSnapshot.of(look.seen())
@@ -266,7 +267,7 @@ class StreamTableWrite(TableWrite):
 
     def prepare_commit(self, commit_identifier: int) -> list[CommitMessage]:
         """Finish the files so far and return the messages to commit under an identifier that grows."""
-        commit_identifier = arguments.whole("commit_identifier", commit_identifier)
+        commit_identifier = argument_checks.check_int("commit_identifier", commit_identifier)
         last = self._last_identifier
         if last is not None and commit_identifier <= last:
             raise InvalidInputError(
@@ -293,8 +294,8 @@ class BatchWriteBuilder:
         self._static_partition: dict[str, object] | None = None
         self._job: JobRun | None = None
         self._keeps_messages = False
-        self._early_look = EarlyLook(store)
-        self._stages = Stages()
+        self._early_look = CommitPrefetch(store)
+        self._stages = StageTimer()
 
     @property
     def commit_user(self) -> str | None:
@@ -303,7 +304,7 @@ class BatchWriteBuilder:
 
     def with_commit_user(self, commit_user: str) -> Self:
         """Record the commit under a name of your own. It must not be used by two batch commits."""
-        self._commit_user = arguments.text("commit_user", commit_user)
+        self._commit_user = argument_checks.check_text("commit_user", commit_user)
         return self
 
     def keeping_messages(self) -> Self:
@@ -316,7 +317,7 @@ class BatchWriteBuilder:
 
     def with_job(self, job: JobRun) -> Self:
         """Commit as one of several runs of a job; only the first of them is committed."""
-        self._job = arguments.instance("job", job, JobRun, "a run of a job")
+        self._job = argument_checks.check_instance("job", job, JobRun, "a run of a job")
         return self.with_commit_user(job.user)
 
     def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
@@ -325,7 +326,7 @@ class BatchWriteBuilder:
         A value is text or a Python value: `{"day": "2026-01-09"}`, a `date` or a pandas Timestamp mean the same.
         """
         given = {} if static_partition is None else static_partition
-        self._static_partition = arguments.mapping("static_partition", given)
+        self._static_partition = argument_checks.check_mapping("static_partition", given)
         select_partitions(self._store, [self._static_partition])  # a wrong spec is an error here, before any work
         return self
 
@@ -409,7 +410,7 @@ class StreamWriteBuilder:
         store.check_changeable()
         self._store = store
         self._commit_user = str(uuid.uuid4())
-        self._stages = Stages()
+        self._stages = StageTimer()
 
     @property
     def commit_user(self) -> str:
@@ -418,7 +419,7 @@ class StreamWriteBuilder:
 
     def with_commit_user(self, commit_user: str) -> Self:
         """Continue under the name of an earlier run."""
-        self._commit_user = arguments.text("commit_user", commit_user)
+        self._commit_user = argument_checks.check_text("commit_user", commit_user)
         return self
 
     def new_write(self) -> StreamTableWrite:
@@ -438,4 +439,32 @@ class StreamWriteBuilder:
 
 def _compaction_of(store: TableStore) -> AfterCommit | None:
     """Return the compaction that follows each commit of a primary-key table; None for append tables."""
-    return partial(after_commit, store, is_newest=True) if store.schema.primary_keys else None
+    return partial(compact_after_commit, store, is_newest=True) if store.schema.primary_keys else None
+
+
+# ---- The job of a builder --------------------------------------------------------------------------------------------
+
+
+def job_of_builder(
+    write: TableWrite, *, overwrite: bool, instead: str, static_partition: Mapping[str, object] | None = None
+) -> tuple[WriteJob, CommitTarget]:
+    """Return what a builder has chosen, for an engine that writes and commits; a stream should use `instead`.
+
+    A static partition is replaced, whatever the builder says.
+    """
+    store = write.job.store
+    if not isinstance(write, BatchTableWrite):
+        raise UnsupportedError(
+            f"{store.name}: a stream write has no identifier to commit this under; use a batch write builder{instead}",
+            table=store.name,
+        )
+    replaced = write.commit_settings.static_partition
+    if static_partition is not None:
+        replaced = argument_checks.check_mapping("static_partition", static_partition)
+    if replaced:
+        select_partitions(store, [replaced])
+    if overwrite and replaced is None:
+        replaced = {}
+    # Files of this job must not be mistaken for those of the writer, so it gets an id of its own.
+    job = replace(write.job, write_id=str(uuid.uuid4()), overwrite=replaced is not None)
+    return job, CommitTarget(user=write.commit_settings.commit_user, replaced=replaced)

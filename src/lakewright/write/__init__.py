@@ -1,1 +1,1 @@
-"""Writes: data of any shape in, data files and commit messages out. Nothing here commits."""
+"""Data of any form to data files and commit messages."""

@@ -1,4 +1,4 @@
-"""Routed rows of a primary-key table in, level-0 files out, each with one row per key in key order.
+"""Rows of a keyed table to sorted level-0 files.
 
 Every row gets the next sequence number of its bucket when it arrives. Rows are held in memory. Once they exceed the
 budget, all of them are merged by key and spilled to the local disk as sorted runs, one per bucket; at the end the runs
@@ -22,16 +22,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from lakewright.datafiles.rolling import FinishedFile, RollingFile
-from lakewright.datafiles.spill import Spill
-from lakewright.lsm.functions.groups import take_rows
-from lakewright.lsm.images import Longs
-from lakewright.lsm.merge import MergeSpec, has_retracts, merge_order
-from lakewright.lsm.windows import merge_runs
-from lakewright.spec.keyed_rows import SEQUENCE_NUMBER
-from lakewright.write.buckets.routing import Group
-from lakewright.write.buffer import BufferLimits, FinishedFiles, name_file
-from lakewright.write.task import Place
+from lakewright.formats.data_file_writer import FinishedFile, RollingFile
+from lakewright.lsm.key_groups import take_sorted_rows
+from lakewright.lsm.merge_rows import MergeRules, has_retracts, merge_order
+from lakewright.lsm.normalized_keys import UInt64Array
+from lakewright.lsm.sorted_runs import merge_runs
+from lakewright.spec.system_columns import SEQUENCE_NUMBER
+from lakewright.write.bucket_routing import RowGroup
+from lakewright.write.write_buffer import BufferLimits, FinishedFiles, Spill, name_file
+from lakewright.write.write_task import PartitionBucket
 
 RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another
 _CLOSERS = 8  # threads that close files; they mostly wait for the storage
@@ -70,7 +69,7 @@ class _Piece:
     """Rows of one batch with their sequence numbers; `at`: only those at these positions belong to the bucket."""
 
     rows: pa.Table
-    at: Longs | None = None
+    at: UInt64Array | None = None
 
     @property
     def count(self) -> int:
@@ -102,9 +101,9 @@ class KeyedBuffer:
 
     def __init__(
         self,
-        spec: MergeSpec,
-        new_files: Callable[[Place], tuple[RollingFile, RollingFile | None]],
-        first_sequence: Callable[[Place], int],
+        spec: MergeRules,
+        new_files: Callable[[PartitionBucket], tuple[RollingFile, RollingFile | None]],
+        first_sequence: Callable[[PartitionBucket], int],
         limits: BufferLimits,
     ) -> None:
         """Make a buffer; `new_files` opens a bucket's data and changelog files, `first_sequence` starts its numbers."""
@@ -112,8 +111,8 @@ class KeyedBuffer:
         self._new_files = new_files
         self._first_sequence = first_sequence
         self._limits = limits
-        self._next: dict[Place, int] = {}  # the sequence number of the next row of a bucket
-        self._buckets: dict[Place, _Bucket] = {}
+        self._next: dict[PartitionBucket, int] = {}  # the sequence number of the next row of a bucket
+        self._buckets: dict[PartitionBucket, _Bucket] = {}
         self._held = 0
 
     @property
@@ -121,7 +120,7 @@ class KeyedBuffer:
         """How many bytes of rows the buffer keeps in memory."""
         return self._held
 
-    def add(self, groups: list[Group]) -> None:
+    def add(self, groups: list[RowGroup]) -> None:
         """Give the rows of one batch their sequence numbers and keep them; over the budget, move rows to a disk."""
         places = [(group.partition, group.bucket) for group in groups]
         for place in places:
@@ -145,7 +144,7 @@ class KeyedBuffer:
         self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
         pa.default_memory_pool().release_unused()
 
-    def finish(self) -> dict[Place, FinishedFiles]:
+    def finish(self) -> dict[PartitionBucket, FinishedFiles]:
         """Merge and write all rows, and return the finished files by bucket; `forget` follows."""
         self._write([bucket for bucket in self._buckets.values() if bucket.pieces or bucket.runs])
         out = {
@@ -179,7 +178,7 @@ class KeyedBuffer:
 
     # ---- rows in -----------------------------------------------------------------------------------------------------
 
-    def _numbered(self, places: Sequence[Place], groups: Sequence[Group]) -> Iterator[_Piece]:
+    def _numbered(self, places: Sequence[PartitionBucket], groups: Sequence[RowGroup]) -> Iterator[_Piece]:
         """Return the rows of groups with their sequence numbers; groups that share their rows still do."""
         shared = groups[0].rows if groups and groups[0].at is not None else None
         numbers = np.empty(0 if shared is None else shared.num_rows, np.int64)
@@ -317,7 +316,7 @@ class KeyedBuffer:
         bucket.runs = []
 
 
-def _with_numbers(rows: pa.Table, numbers: Longs) -> pa.Table:
+def _with_numbers(rows: pa.Table, numbers: UInt64Array) -> pa.Table:
     return pa.table([pa.array(numbers), *rows.columns], names=[SEQUENCE_NUMBER.name, *rows.column_names])
 
 
@@ -326,7 +325,7 @@ def _gathered_pieces(pieces: Sequence[_Piece]) -> list[_Piece]:
     shared = [piece.at for piece in pieces if piece.at is not None]
     if not shared:
         return list(pieces)
-    rows, start = take_rows(pieces[0].rows, np.concatenate(shared)), 0
+    rows, start = take_sorted_rows(pieces[0].rows, np.concatenate(shared)), 0
     gathered: list[_Piece] = []
     for piece in pieces:
         gathered.append(_Piece(rows.slice(start, piece.count)))

@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.commit.message.body import MESSAGE_MEMBERS
-from lakewright.commit.message.java import FileChanges
-from lakewright.commit.message.message import MAGIC, VERSION, CommitMessage, guarded
+from lakewright.commit.commit_message import MAGIC, VERSION, CommitMessage, guarded
+from lakewright.commit.message_encoding import MESSAGE_MEMBERS, FileChanges
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
-from lakewright.spec.datafile import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
-from lakewright.spec.rows.binary_row import encode_row
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.manifest import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.types import AtomicType
 from support.effort import examples

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import UnsupportedError
-from lakewright.formats.avro.container import Codec, compress, decode_header, decode_long, decompress, encode_long
-from lakewright.formats.avro.data_schema import avro_schema
+from lakewright.formats.avro_container import Codec, compress, decode_header, decode_long, decompress, encode_long
+from lakewright.formats.avro_files import avro_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, MultisetType, RowType
 from support.data_files import options, read, write
 from support.golden import WAREHOUSE

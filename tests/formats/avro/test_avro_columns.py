@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.formats.avro import columns as avro_columns
-from lakewright.formats.avro.columns import Columns, decode_columns
-from lakewright.formats.avro.container import Block
-from lakewright.formats.avro.schemas import FileSchema, file_schema, parsed
+from lakewright.formats import avro_columns
+from lakewright.formats.avro_columns import Columns, decode_columns
+from lakewright.formats.avro_container import Block, FileSchema, file_schema, parsed
 from support.effort import examples
 
 SCHEMA = {

@@ -10,8 +10,8 @@ import pyarrow.orc as pa_orc
 import pytest
 
 from lakewright.errors import CorruptTableError, UnsupportedError
-from lakewright.formats.orc.tail import read_postscript, timestamp_bounds
-from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
+from lakewright.formats.orc_footer import read_postscript, timestamp_bounds
+from lakewright.spec.arrow_types import to_arrow_schema, to_arrow_type
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType
 from support.data_files import read, write
 

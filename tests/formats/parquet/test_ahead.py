@@ -16,16 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.formats.base import WriteOptions
-from lakewright.formats.open import open_writer
-from lakewright.formats.parquet import ahead as ahead_module
-from lakewright.formats.parquet.ahead import AheadInput, Wanted, coalesced, end_bytes
-from lakewright.formats.parquet.reader import ParquetFileReader
-from lakewright.spec.arrow import from_arrow_schema
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.stats import NONE
-from lakewright.storage import object_input
-from lakewright.storage.object_input import ObjectInput
+from lakewright.formats import parquet_reader as ahead_module
+from lakewright.formats.file_format import WriteOptions
+from lakewright.formats.format_registry import open_writer
+from lakewright.formats.parquet_reader import AheadInput, ParquetFileReader, Wanted, coalesced, end_bytes
+from lakewright.spec.arrow_types import from_arrow_schema
+from lakewright.spec.column_stats import NONE
+from lakewright.spec.predicate import PredicateBuilder
+from lakewright.storage import object_storage
+from lakewright.storage.object_storage import ObjectInput
 
 ROWS = 5_000
 
@@ -92,7 +91,7 @@ def test_what_is_read_does_not_depend_on_what_was_asked_for(
 
 def test_long_ranges_are_cut_into_parts_that_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead_module, "_PART_BYTES", 100)
-    monkeypatch.setattr(object_input, "TAIL_BYTES", 10)
+    monkeypatch.setattr(object_storage, "TAIL_BYTES", 10)
     far = Far(bytes(range(256)) * 4)
     source = AheadInput(ObjectInput(far, "x"))
     source.ask([Wanted(5, 955, 0)])
@@ -104,7 +103,7 @@ def test_long_ranges_are_cut_into_parts_that_are_asked_for_at_once(monkeypatch: 
 
 
 def test_an_error_of_the_store_reaches_who_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_input, "TAIL_BYTES", 10)
+    monkeypatch.setattr(object_storage, "TAIL_BYTES", 10)
     monkeypatch.setattr(ahead_module, "HOLE_BYTES", 0)
     far = Far(bytes(1000), fails_from=500)
     source = AheadInput(ObjectInput(far, "x"))
@@ -117,7 +116,7 @@ def test_an_error_of_the_store_reaches_who_reads(monkeypatch: pytest.MonkeyPatch
 
 
 def test_many_open_files_share_a_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_input, "TAIL_BYTES", 10)
+    monkeypatch.setattr(object_storage, "TAIL_BYTES", 10)
     monkeypatch.setattr(ahead_module, "HOLE_BYTES", 0)
     files = [AheadInput(ObjectInput(Far(bytes(1000)), "x")) for _ in range(40)]
     for source in files:
@@ -140,13 +139,13 @@ def file(monkeypatch: pytest.MonkeyPatch) -> _File:
     """Return a file of 20 columns and 10 row groups, of another writer, whose columns are not close to each other."""
     for module, name, value in (
         (ahead_module, "HOLE_BYTES", 100),
-        (object_input, "WHOLE_BYTES", 0),
-        (object_input, "BLOCK_BYTES", 0),
-        (object_input, "TAIL_BYTES", 22_000),
+        (object_storage, "WHOLE_BYTES", 0),
+        (object_storage, "BLOCK_BYTES", 0),
+        (object_storage, "TAIL_BYTES", 22_000),
     ):
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr("lakewright.formats.parquet.reader.SINGLE_READ_BYTES", 0)
-    monkeypatch.setattr("lakewright.formats.parquet.reader._TAIL_BYTES", 22_000)
+    monkeypatch.setattr("lakewright.formats.parquet_reader.SINGLE_READ_BYTES", 0)
+    monkeypatch.setattr("lakewright.formats.parquet_reader._TAIL_BYTES", 22_000)
     dice = np.random.default_rng(3)
     table = pa.table({f"c{n:02}": dice.permutation(ROWS) for n in range(20)})
     out = io.BytesIO()
@@ -175,7 +174,7 @@ def test_columns_that_lie_apart_are_asked_for_at_once_and_fetched_once(file: _Fi
 
 
 def test_row_groups_are_asked_for_while_one_is_decoded(file: _File, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakewright.formats.parquet.reader.AHEAD_BYTES", 15_000)
+    monkeypatch.setattr("lakewright.formats.parquet_reader.AHEAD_BYTES", 15_000)
     reader = opened(file, ["c02", "c10"])
     batches = reader.batches(batch_rows=ROWS // 10)
     seen = []
@@ -194,7 +193,7 @@ def test_row_groups_are_asked_for_while_one_is_decoded(file: _File, monkeypatch:
 def test_a_filter_asks_for_its_column_in_many_row_groups(
     file: _File, monkeypatch: pytest.MonkeyPatch, value: int
 ) -> None:
-    monkeypatch.setattr("lakewright.formats.parquet.reader.LATENCY_BYTES", 0)
+    monkeypatch.setattr("lakewright.formats.parquet_reader.LATENCY_BYTES", 0)
     columns = ["c02", "c10", "c17"]
     builder = PredicateBuilder(from_arrow_schema(file.table.select(columns).schema))
     condition = builder.equal("c02", value)

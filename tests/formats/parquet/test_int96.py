@@ -20,11 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.formats.parquet.int96 import image_schema, image_table, int96_footer
-from lakewright.formats.parquet.leaves import nanosecond_leaves
-from lakewright.formats.parquet.thrift import Field, Items, Struct, read_struct
-from lakewright.spec.arrow import to_arrow_schema, with_field_ids
-from lakewright.spec.stats import ColumnStats
+from lakewright.formats.parquet_columns import nanosecond_leaves
+from lakewright.formats.parquet_footer import Field, Items, Struct, read_struct
+from lakewright.formats.parquet_writer import image_schema, image_table, int96_footer
+from lakewright.spec.arrow_types import to_arrow_schema, with_field_ids
+from lakewright.spec.column_stats import ColumnStats
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.data_files import options, read, write
 from support.effort import examples
@@ -128,7 +128,7 @@ def test_an_empty_file_has_the_type() -> None:
 
 def test_large_files_are_streamed_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_DECODED_BYTES", 50_000), ("SINGLE_READ_BYTES", 0), ("_TAIL_BYTES", 100)):
-        monkeypatch.setattr(f"lakewright.formats.parquet.reader.{name}", value)
+        monkeypatch.setattr(f"lakewright.formats.parquet_reader.{name}", value)
     table = rows(TIMES * 300)
     data, _ = write("parquet", [table], FIELDS, options(FIELDS, page_bytes=2000))
     assert read("parquet", data, FIELDS)[0].equals(table)
@@ -260,7 +260,7 @@ def test_tables_without_nanoseconds_go_the_plain_way(monkeypatch: pytest.MonkeyP
         raise AssertionError("an INT96 function was called")
 
     for name in ("image_table", "image_schema", "int96_footer", "without_bounds"):
-        monkeypatch.setattr(f"lakewright.formats.parquet.writer.{name}", refuse)
+        monkeypatch.setattr(f"lakewright.formats.parquet_writer.{name}", refuse)
     fields = [FIELDS[0], FIELDS[2], FIELDS[9]]
     table = rows(TIMES).select(["id", "micros", "text"])
     assert read("parquet", write("parquet", [table], fields)[0], fields)[0].equals(table)

@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakewright.errors import CorruptTableError, UnsupportedError
-from lakewright.formats.open import open_reader
-from lakewright.formats.parquet import pages
-from lakewright.formats.parquet.leaves import dictionary_columns
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import Predicate
+from lakewright.formats import parquet_footer
+from lakewright.formats.format_registry import open_reader
+from lakewright.formats.parquet_columns import dictionary_columns
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.predicate import Predicate, PredicateBuilder
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.data_files import options, read, write
 from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
@@ -93,9 +92,9 @@ def test_big_tables_become_several_row_groups() -> None:
 
 
 def test_large_row_groups_are_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakewright.formats.parquet.reader._DECODED_BYTES", 50_000)
-    monkeypatch.setattr("lakewright.formats.parquet.reader.SINGLE_READ_BYTES", 0)
-    monkeypatch.setattr("lakewright.formats.parquet.reader._TAIL_BYTES", 100)
+    monkeypatch.setattr("lakewright.formats.parquet_reader._DECODED_BYTES", 50_000)
+    monkeypatch.setattr("lakewright.formats.parquet_reader.SINGLE_READ_BYTES", 0)
+    monkeypatch.setattr("lakewright.formats.parquet_reader._TAIL_BYTES", 100)
     rng = np.random.default_rng(1)
     table = pa.table({"id": pa.array(rng.integers(0, 1 << 30, 100_000), pa.int32())})
     data, _ = write("parquet", [table], [ID], options([ID], page_bytes=10_000))
@@ -328,15 +327,15 @@ def test_after_plain_pages_no_page_refers_to_the_dictionary() -> None:
     """Where the dictionary grew too large the pages after it are plain, so one that says otherwise is damaged."""
     many = pa.table({"n": np.random.default_rng(0).permutation(250_000).astype(np.int64)})
     data = foreign(many, write_page_checksum=True, compression="none", data_page_size=100_000, row_group_size=250_000)
-    chunk = pages.Chunk.of(pq.read_metadata(io.BytesIO(data)).row_group(0).column(0))
+    chunk = parquet_footer.ColumnChunk.of(pq.read_metadata(io.BytesIO(data)).row_group(0).column(0))
     stored = bytearray(data[chunk.start : chunk.start + chunk.byte_count])
-    pages.check_pages(bytes(stored), chunk)
+    parquet_footer.check_pages(bytes(stored), chunk)
     found, at = [], 0
     while at < len(stored):
-        found.append(pages._page(bytes(stored), at))
+        found.append(parquet_footer._page(bytes(stored), at))
         at = found[-1].start + found[-1].byte_count
     assert [page.encoding for page in found[-2:]] == [0, 0]
     # The encoding stands in front of those of levels; what follows depends on the release of Arrow.
     stored[stored.rindex(b"\x15\x00\x15\x06\x15\x06", 0, found[-1].start) + 1] ^= 0x10
     with pytest.raises(ValueError, match="an encoding that cannot be right"):
-        pages.check_pages(bytes(stored), chunk)
+        parquet_footer.check_pages(bytes(stored), chunk)

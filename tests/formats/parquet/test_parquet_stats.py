@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.formats.base import StatsCollector, WriteOptions, WrittenFile
-from lakewright.formats.parquet.writer import ParquetFileWriter
-from lakewright.spec.arrow import to_arrow_schema, to_arrow_type
-from lakewright.spec.stats import COUNTS, FULL, StatsMode, parse_stats_mode
+from lakewright.formats.file_format import StatsCollector, WriteOptions, WrittenFile
+from lakewright.formats.parquet_writer import ParquetFileWriter
+from lakewright.spec.arrow_types import to_arrow_schema, to_arrow_type
+from lakewright.spec.column_stats import COUNTS, FULL, StatsMode, parse_stats_mode
 from lakewright.spec.types import AtomicType, DataField, DataType, RowType, parse_type
 from support.effort import examples
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.formats.parquet.thrift import (
+from lakewright.formats.parquet_footer import (
     BINARY,
     BYTE,
     DOUBLE,

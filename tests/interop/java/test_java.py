@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.types import DataField
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 from support.java import Java

@@ -14,7 +14,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.spec.snapshot import snapshot_from_json, to_json
-from lakewright.table.table import FileStoreTable
+from lakewright.table.file_store_table import FileStoreTable
 from support.java import Java, JavaError
 from support.scripted_http import Answer, scripted
 

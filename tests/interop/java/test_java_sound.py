@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.verify.findings import INFO
-from lakewright.verify.run import verify_table
+from lakewright.maintenance.verify_findings import INFO
+from lakewright.maintenance.verify_table import verify_table
 from support.java import Java
 
 FAR_MILLIS = 10 * 24 * 60 * 60 * 1000  # every file is old enough to be an orphan

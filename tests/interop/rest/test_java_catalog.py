@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.testing.catalog_names import InDatabase, rows_of
+from contract.catalog_names import InDatabase, rows_of
 from support.append_races import race_appends
 from support.catalogs import MarkedCatalogContract
 from support.java_rest import JavaRestServer

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import open_filesystem
-from lakewright.storage.object import ObjectStorage
+from contract.fault_enumerator import stray_files
+from contract.faulty_storage import FaultyStorage
+from contract.storage_suite import StorageContract
+from lakewright.catalog.filesystem_catalog import open_filesystem
 from lakewright.storage.object_client import ObjectClient
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.storage import FaultyStorage
-from lakewright.testing.suites import StorageContract
+from lakewright.storage.object_storage import ObjectStorage
 from support.append_races import race_appends
 from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 from support.s3 import S3Server

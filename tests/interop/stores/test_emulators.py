@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import open_filesystem
-from lakewright.storage.object import PART_BYTES, ObjectStorage
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.suites import StorageContract
+from contract.fault_enumerator import stray_files
+from contract.storage_suite import StorageContract
+from lakewright.catalog.filesystem_catalog import open_filesystem
+from lakewright.storage.object_storage import PART_BYTES, ObjectStorage
 from support.append_races import race_appends
 from support.effort import examples
 from support.programs import free_port

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.filesystem import open_filesystem
-from lakewright.storage.base import Storage
-from lakewright.storage.hdfs import HdfsStorage
-from lakewright.storage.open import open_storage
-from lakewright.testing.enumerator import stray_files
-from lakewright.testing.suites import StorageContract
+from contract.fault_enumerator import stray_files
+from contract.storage_suite import StorageContract
+from lakewright.catalog.filesystem_catalog import open_filesystem
+from lakewright.storage.hdfs_storage import HdfsStorage
+from lakewright.storage.storage import Storage
+from lakewright.storage.storage_registry import open_storage
 from support.append_races import race_appends
 from support.effort import examples
 from support.programs import free_port, running

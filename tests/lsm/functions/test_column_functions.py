@@ -8,8 +8,8 @@ import pytest
 from pyroaring import BitMap
 
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, UnsupportedError
-from lakewright.lsm.merge import MergeSpec, check_merging
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.lsm.merge_rows import MergeRules, check_merging
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import JSON, DataField, parse_type
 
 ROWS: JSON = {"type": "ARRAY", "element": {"type": "ROW", "fields": [{"id": 20, "name": "id", "type": "INT"}]}}
@@ -142,7 +142,7 @@ def test_what_cannot_work_is_refused(
 ) -> None:
     schema = schema_of(options)
     with pytest.raises(kind, match=words) as refused:
-        MergeSpec.of_schema(schema)
+        MergeRules.of_schema(schema)
     assert {name: getattr(refused.value, name) for name in facts} == facts
     with pytest.raises(kind):
         check_merging(schema)
@@ -159,7 +159,7 @@ def test_what_cannot_work_is_refused(
 )
 def test_what_does_nothing_is_read_but_refused_for_new_tables(options: dict[str, str], column: str) -> None:
     schema = schema_of(options)
-    MergeSpec.of_schema(schema)
+    MergeRules.of_schema(schema)
     with pytest.raises(InvalidInputError, match="takes no function") as refused:
         check_merging(schema)
     assert refused.value.column == column
@@ -174,10 +174,10 @@ def test_what_works_is_not_refused() -> None:
 
 def test_a_projection_keeps_the_sequence_fields_that_decide() -> None:
     groups = {"fields.g.sequence-group": "a", "fields.h.sequence-group": "s"}
-    assert MergeSpec.of_schema(schema_of(PARTIAL | groups)).needed(["a"]) == ("k", "g", "a")
-    removing = MergeSpec.of_schema(schema_of(PARTIAL | groups | {REMOVE_GROUP: "h"}))
+    assert MergeRules.of_schema(schema_of(PARTIAL | groups)).needed(["a"]) == ("k", "g", "a")
+    removing = MergeRules.of_schema(schema_of(PARTIAL | groups | {REMOVE_GROUP: "h"}))
     assert removing.needed(["b"]) == ("k", "h", "b")
-    assert MergeSpec.of_schema(schema_of(AGGREGATION)).needed(["b"]) == ("k", "b")
+    assert MergeRules.of_schema(schema_of(AGGREGATION)).needed(["b"]) == ("k", "b")
 
 
 def keyed(kinds: list[int], **columns: list[object]) -> pa.Table:
@@ -193,7 +193,7 @@ def keyed(kinds: list[int], **columns: list[object]) -> pa.Table:
 
 def test_a_projected_merge_gives_what_the_whole_one_gives() -> None:
     options = {"fields.g.sequence-group": "a", "fields.h.sequence-group": "s", REMOVE_GROUP: "h"}
-    spec = MergeSpec.of_schema(schema_of(PARTIAL | options))
+    spec = MergeRules.of_schema(schema_of(PARTIAL | options))
     rows = keyed([0, 3, 0], k=[1, 1, 1], g=[1, 2, 1], h=[1, 1, None], a=[1, 2, 3], s=["x", "y", "z"])
     whole = spec.fold(rows)
     part = spec.fold(rows.select(["_SEQUENCE_NUMBER", "_VALUE_KIND", *spec.needed(["a"])]))
@@ -203,35 +203,35 @@ def test_a_projected_merge_gives_what_the_whole_one_gives() -> None:
 
 @pytest.mark.parametrize("name", ["max", "min", "first_value", "first_non_null_value"])
 def test_a_retract_that_cannot_be_taken_back_names_column_and_remedy(name: str) -> None:
-    spec = MergeSpec.of_schema(schema_of(AGGREGATION | function("a", name)))
+    spec = MergeRules.of_schema(schema_of(AGGREGATION | function("a", name)))
     rows = keyed([0, 3], k=[1, 1], a=[1, 1])
     with pytest.raises(InvalidInputError, match=r"'fields\.a\.ignore-retract' = true") as refused:
         spec.fold(rows)
     assert refused.value.column == "a"
-    ignoring = MergeSpec.of_schema(schema_of(AGGREGATION | function("a", name, ignore_retract="true")))
+    ignoring = MergeRules.of_schema(schema_of(AGGREGATION | function("a", name, ignore_retract="true")))
     assert ignoring.fold(rows)["a"].to_pylist() == [1]
 
 
 def test_a_delete_of_a_partial_update_names_the_remedies() -> None:
-    spec = MergeSpec.of_schema(schema_of(PARTIAL))
+    spec = MergeRules.of_schema(schema_of(PARTIAL))
     with pytest.raises(InvalidInputError, match=r"ignore-delete.*remove-record-on-delete.*sequence groups"):
         spec.fold(keyed([0, 3], k=[1, 1], a=[1, None]))
 
 
 def test_a_key_with_one_row_never_meets_the_engine() -> None:
-    spec = MergeSpec.of_schema(schema_of(PARTIAL))
+    spec = MergeRules.of_schema(schema_of(PARTIAL))
     assert spec.fold(keyed([3], k=[1], a=[1]))["_VALUE_KIND"].to_pylist() == [3]
 
 
 def test_a_not_null_column_must_have_a_value() -> None:
     fields = (DataField(0, "k", parse_type("INT NOT NULL")), DataField(1, "a", parse_type("INT NOT NULL")))
-    spec = MergeSpec.of_schema(TableSchema(0, fields, 1, (), ("k",), {"bucket": "1", **PARTIAL}))
+    spec = MergeRules.of_schema(TableSchema(0, fields, 1, (), ("k",), {"bucket": "1", **PARTIAL}))
     with pytest.raises(InvalidInputError, match="'a' is NOT NULL"):
         spec.fold(keyed([0, 0], k=[1, 1], a=[None, None]))
 
 
 def test_bitmaps_are_united() -> None:
-    spec = MergeSpec.of_schema(schema_of(AGGREGATION | function("z", "rbm32")))
+    spec = MergeRules.of_schema(schema_of(AGGREGATION | function("z", "rbm32")))
     cells: list[object] = [BitMap([1, 2]).serialize(), None, BitMap([2, 70_000]).serialize()]
     (united,) = spec.fold(keyed([0, 0, 0], k=[1, 1, 1], z=cells))["z"].to_pylist()
     assert BitMap.deserialize(united) == BitMap([1, 2, 70_000])
@@ -242,7 +242,7 @@ def test_bitmaps_are_united() -> None:
 def test_one_key_with_very_many_rows_among_others() -> None:
     count = 100_000
     options = {"fields.g.sequence-group": "a,s,r", **function("a", "sum"), **function("r", "collect")}
-    spec = MergeSpec.of_schema(schema_of(PARTIAL | options))
+    spec = MergeRules.of_schema(schema_of(PARTIAL | options))
     keys = np.append(np.zeros(count, np.int32), np.arange(1, 1001, dtype=np.int32))
     rows = pa.table(
         {

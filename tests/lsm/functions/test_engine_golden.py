@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakewright.lsm.merge import MergeSpec, drop_retracts
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.lsm.merge_rows import MergeRules, drop_retracts
+from lakewright.spec.table_schema import TableSchema
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
 
 ENGINES = {"aggregation", "partial-update"}
@@ -51,7 +51,7 @@ def test_files_fold_to_the_rows_java_reads(name: str) -> None:
     database, table = name.split(".")
     path = max((WAREHOUSE / f"{database}.db" / table / "schema").iterdir())
     schema = TableSchema.from_json(path.read_text(), path=str(path))
-    merged = drop_retracts(MergeSpec.of_schema(schema).fold(live_rows(name, spec, schema)))
+    merged = drop_retracts(MergeRules.of_schema(schema).fold(live_rows(name, spec, schema)))
     loose = [n for n, field in enumerate(schema.fields) if field.name in spec.get("unorderedArrays", ())]
     wanted = normalised(expected_rows(spec, spec["rows"]), schema.fields)
     assert in_order(spelled(merged, schema.fields), loose) == in_order(wanted, loose)

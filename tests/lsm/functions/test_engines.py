@@ -15,12 +15,12 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
-from lakewright.lsm.functions.aggregation import Aggregation
-from lakewright.lsm.functions.groups import Groups, MergeFunction
-from lakewright.lsm.functions.partial_update import PartialUpdate
-from lakewright.lsm.merge import MergeSpec, drop_retracts, merge_order
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.lsm.aggregation import Aggregation
+from lakewright.lsm.key_groups import KeyGroups, MergeFunction
+from lakewright.lsm.merge_rows import MergeRules, drop_retracts, merge_order
+from lakewright.lsm.partial_update import PartialUpdate
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.effort import examples
 from support.engine_reference import EXACT, RefusedError, Row, fold
@@ -176,7 +176,7 @@ def merged(schema: TableSchema, keys: Sequence[Sequence[Row]], columns: Sequence
     halves = pa.concat_tables([table.slice(0, len(rows) // 2), table.slice(len(rows) // 2)])  # two chunks
     ends = np.cumsum([len(key) for key in keys])
     starts = np.append(0, ends[:-1])
-    out = engine.merge(Groups(halves, np.argsort(place), starts, ends))
+    out = engine.merge(KeyGroups(halves, np.argsort(place), starts, ends))
     out.validate(full=True)
     assert out.schema == table.schema
     numbers, kinds = out["_SEQUENCE_NUMBER"].to_pylist(), out["_VALUE_KIND"].to_pylist()
@@ -302,7 +302,7 @@ def test_rows_merged_without_the_older_ones_do_to_those_what_the_rows_do(data: s
     inexact = {"double", "decimal", "wide", "tiny", "long"}.intersection(kinds.values())
     assume(not (inexact or functions & INEXACT or "count-limit" in str(options)))
     schema = schema_of(kinds, options)
-    spec = MergeSpec.of_schema(schema, table="t")
+    spec = MergeRules.of_schema(schema, table="t")
     (rows, *_) = data.draw(rows_of(kinds, retracts=True))
     rows = [*rows, *[(k, n + len(rows), v) for k, n, v in data.draw(rows_of(kinds, retracts=True))[0]]]
     rows = as_history(schema, rows)
@@ -319,7 +319,7 @@ def test_rows_merged_without_the_older_ones_do_to_those_what_the_rows_do(data: s
     assert [comparable(schema, row) for row in got] == [comparable(schema, row) for row in expected]
 
 
-def merged_apart(spec: MergeSpec, rows: Sequence[Row]) -> pa.Table:
+def merged_apart(spec: MergeRules, rows: Sequence[Row]) -> pa.Table:
     table = pa.table(
         {
             "_SEQUENCE_NUMBER": pa.array([number for _, number, _ in rows], pa.int64()),
@@ -354,7 +354,7 @@ def test_a_retract_that_a_function_of_a_group_cannot_take_back_is_refused_before
         "fields.g.sequence-group": "a",
         "fields.a.aggregate-function": "max",
     }
-    spec = MergeSpec.of_schema(schema_of({"g": "int", "a": "int"}, options), table="t")
+    spec = MergeRules.of_schema(schema_of({"g": "int", "a": "int"}, options), table="t")
     merged_apart(spec, [("-U", 1, {"k": 1, "g": None, "a": 1})])  # touches no group
     with pytest.raises(InvalidInputError, match="'max' of the column 'a' cannot take a value back"):
         merged_apart(spec, [("-U", 1, {"k": 1, "g": 1, "a": 1})])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.lsm.functions import groups as module
-from lakewright.lsm.functions.groups import Groups, take_rows
+from lakewright.lsm import key_groups as module
+from lakewright.lsm.key_groups import KeyGroups, take_sorted_rows
 from support.effort import examples
 
 
@@ -24,16 +24,16 @@ def test_rows_are_taken_from_any_chunks(chunks: list[list[str | None]], limit: i
     table = pa.table({"n": list(range(len(texts))), "t": texts})
     positions = data.draw(st.permutations(range(len(table))))[: data.draw(st.integers(0, len(table)))]
     with patch.object(module, "_TAKE_BYTES_MAX", limit):
-        taken = take_rows(table, np.array(positions, np.int64))
+        taken = take_sorted_rows(table, np.array(positions, np.int64))
     assert taken.column("n").to_pylist() == positions
     assert taken.column("t").to_pylist() == [texts[n].as_py() for n in positions]
 
 
 def test_rows_that_follow_each_other_are_not_copied() -> None:
     table = pa.table({"n": list(range(100))})
-    taken = take_rows(table, np.arange(20, 90))
+    taken = take_sorted_rows(table, np.arange(20, 90))
     assert taken.column("n").chunk(0).buffers()[1].address == table.column("n").chunk(0).buffers()[1].address
-    assert take_rows(table, np.array([0, 2, 1, 3])).column("n").to_pylist() == [0, 2, 1, 3]
+    assert take_sorted_rows(table, np.array([0, 2, 1, 3])).column("n").to_pylist() == [0, 2, 1, 3]
 
 
 @pytest.mark.parametrize("rows_max", [1, 3, 10, 1000])
@@ -41,7 +41,7 @@ def test_parts_cut_no_key(rows_max: int) -> None:
     sizes = np.array([1, 4, 1, 1, 2, 7, 1])
     ends = np.cumsum(sizes)
     rows = pa.table({"n": list(range(17))})
-    whole = Groups(rows, np.arange(17)[::-1].copy(), ends - sizes, ends)
+    whole = KeyGroups(rows, np.arange(17)[::-1].copy(), ends - sizes, ends)
     parts = [part.gathered() for part in whole.parts(rows_max)]
     assert np.concatenate([part.ends - part.starts for part in parts]).tolist() == sizes.tolist()
     assert [n for part in parts for n in part.rows.column("n").to_pylist()] == list(range(16, -1, -1))

@@ -7,7 +7,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from lakewright.lsm.functions.sameness import codes
+from lakewright.lsm.nested_aggregates import codes
 
 ROW = pa.struct({"a": pa.int32(), "b": pa.list_(pa.string())})
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.system.views import AuditLog
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.splits.java import from_java, to_java
-from lakewright.read.splits.split import DataSplit
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.table.table_views import AuditLog
 from lakewright.table.write_builder import BatchWriteBuilder
 from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
+from support.java_splits import from_java, to_java
 from support.keyed_tables import keyed_store
 from support.read_tables import append, golden_store, new_table
 

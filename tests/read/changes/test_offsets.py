@@ -12,9 +12,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.read.changes.offsets import PASSED_MAX, Limits, Offset, Steps
-from lakewright.read.changes.stream import StreamReadBuilder
-from lakewright.read.splits.split import DataSplit
+from lakewright.read.data_split import DataSplit
+from lakewright.read.stream_read import PASSED_MAX, Limits, Offset, Steps, StreamReadBuilder
 from support.effort import each_once
 
 EVERYTHING = Limits()

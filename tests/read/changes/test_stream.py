@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import CorruptTableError, InvalidInputError, NotFoundError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import Plan
-from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.stream_read import StreamReadBuilder, StreamScan
+from lakewright.read.table_scan import Plan
 from lakewright.spec.snapshot import CommitKind, to_json
 from lakewright.table.write_builder import BatchWriteBuilder
 from support.golden import expected, expected_rows, in_order, spelled

@@ -9,10 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.compact.job import compact_table
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import Plan, ReadBuilder
-from lakewright.read.changes.stream import StreamReadBuilder, StreamScan
+from lakewright.compact.compaction_job import compact_table
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.read.stream_read import StreamReadBuilder, StreamScan
+from lakewright.read.table_scan import Plan
 from lakewright.table.write_builder import BatchWriteBuilder
 from support.effort import every_second, thinned
 from support.keyed_tables import COLUMNS, keyed_store

@@ -16,20 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakewright as lw
+from contract.faulty_storage import MemoryStorage
 from lakewright.errors import CorruptTableError
-from lakewright.formats.avro import writer as avro_writer
-from lakewright.formats.orc import writer as orc_writer
-from lakewright.formats.parquet import writer as parquet_writer
-from lakewright.formats.parquet.reader import ParquetFileReader
-from lakewright.read import reader as reader_module
-from lakewright.read.builder import ReadBuilder
-from lakewright.read.splits import cutting
-from lakewright.read.splits.cutting import cut_splits
-from lakewright.read.splits.shares import shares
-from lakewright.read.splits.split import DataSplit
-from lakewright.spec.predicate.predicate import TRUE
-from lakewright.table.table import FileStoreTable
-from lakewright.testing.storage import MemoryStorage
+from lakewright.formats import avro_files as avro_writer
+from lakewright.formats import orc_files as orc_writer
+from lakewright.formats import parquet_writer
+from lakewright.formats.parquet_reader import ParquetFileReader
+from lakewright.read import split_reader as reader_module
+from lakewright.read import split_sharing
+from lakewright.read.data_split import DataSplit
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.read.split_sharing import cut_splits, share_splits
+from lakewright.spec.predicate import TRUE
+from lakewright.table.file_store_table import FileStoreTable
 from support.effort import examples, is_thin, pairwise
 from support.keyed_files import KeyedBucket, keyed_rows, new_keyed_table
 
@@ -44,7 +43,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "_GROUP_ROWS_MAX", 16)
     monkeypatch.setattr(avro_writer, "_BLOCK_ROWS", 16)
     monkeypatch.setattr(orc_writer, "_STRIPE_BYTES_MAX", 1)
-    monkeypatch.setattr(cutting, "PIECE_BYTES_MIN", 64)
+    monkeypatch.setattr(split_sharing, "PIECE_BYTES_MIN", 64)
 
 
 def texts(numbers: Sequence[int]) -> pa.Array:
@@ -328,7 +327,7 @@ def test_reads_in_pieces_give_the_rows_of_reads_in_one(
             parts = [read.to_arrow([piece], parallelism=1) for piece in cut]
             assert pa.concat_tables([whole.slice(0, 0), *parts]).equals(whole)
             assert read.to_arrow(splits, parallelism=count).equals(whole)
-            tasks = [read.to_arrow(share) for share in shares(read.store, cut, at_least=1, exactly=count)]
+            tasks = [read.to_arrow(share) for share in share_splits(read.store, cut, at_least=1, exactly=count)]
             rows = [row for task in tasks for row in task.to_pylist()]
             assert sorted(map(repr, rows)) == sorted(map(repr, whole.to_pylist()))
 

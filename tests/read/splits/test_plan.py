@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import lakewright as lw
 from lakewright.errors import CorruptTableError, InvalidInputError
-from lakewright.read.splits.plan import Packing, in_sequence, limited, pack, row_id_groups, sharded, shuffled, sliced
-from lakewright.read.splits.split import DataSplit, DeletionFile
+from lakewright.read.data_split import DataSplit, DeletionFile
+from lakewright.read.split_planning import Packing, in_sequence, limited, pack, row_id_groups, sharded, shuffled, sliced
 from support.facts import data_file
 
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import lakewright as lw
 from lakewright.errors import InvalidMessageError, LakewrightError, UnsupportedError
-from lakewright.read.splits.java import from_java, to_java
-from lakewright.read.splits.split import DataSplit, DeletionFile, Row
-from lakewright.spec.java_bytes import from_modified_utf8, modified_utf8
-from lakewright.spec.rows.binary_row import encode_row
+from lakewright.read.data_split import DataSplit, DeletionFile, Row
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.java_encoding import from_modified_utf8, modified_utf8
 from lakewright.spec.types import AtomicType
 from support.effort import examples
 from support.facts import TEXTS, data_file, data_files
+from support.java_splits import from_java, to_java
 
 TYPES = (AtomicType("STRING"), AtomicType("DATE"))
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.jobs.capabilities import Feature
+from lakewright.spark.spark_features import Feature
 from support.needs import needs
 from support.rest_server import RestServer, running_rest
 

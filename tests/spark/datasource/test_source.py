@@ -15,17 +15,16 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakewright as lw
-from lakewright.distributed.job import TaskId
-from lakewright.distributed.messages import pack
+from lakewright.engine.engine import TaskId
+from lakewright.engine.engine_job import serialize_messages
 from lakewright.errors import InvalidInputError, LakewrightError, LakewrightWarning, UnsupportedError
 from lakewright.spark import read_table
-from lakewright.spark.datasource.format import LakewrightSource
-from lakewright.spark.datasource.options import READ, SourceOptions
-from lakewright.spark.datasource.sink import TaskWritten
-from lakewright.spark.datasource.table_sink import TableSink
-from lakewright.spark.jobs.capabilities import Feature
-from lakewright.spark.jobs.run import TaskAnswer
-from lakewright.spark.jobs.types import spark_schema
+from lakewright.spark.data_sinks import SparkTableSink, TaskWritten
+from lakewright.spark.data_source import LakewrightSource
+from lakewright.spark.source_options import READ, SourceOptions
+from lakewright.spark.spark_engine import SparkTaskResult
+from lakewright.spark.spark_features import Feature
+from lakewright.spark.spark_types import spark_schema
 from support.needs import needs
 
 pytestmark = needs(Feature.PYTHON_SOURCE)
@@ -199,17 +198,21 @@ def test_system_tables_can_be_read(catalog: lw.Catalog) -> None:
 # ---- the sink, without Spark -----------------------------------------------------------------------------------------
 
 
-def _sink(table: lw.FileStoreTable, options: Mapping[str, str] | None = None, *, overwrite: bool = False) -> TableSink:
+def _sink(
+    table: lw.FileStoreTable, options: Mapping[str, str] | None = None, *, overwrite: bool = False
+) -> SparkTableSink:
     source = LakewrightSource({"path": table.table_path, **(options or {})})
     sink = source.writer(spark_schema(table.fields), overwrite)
-    assert isinstance(sink, TableSink)
+    assert isinstance(sink, SparkTableSink)
     return sink
 
 
-def _written(sink: TableSink, task: int, rows: pa.Table) -> TaskWritten:
+def _written(sink: SparkTableSink, task: int, rows: pa.Table) -> TaskWritten:
     with sink._job.open_writer(task, task) as writer:
         writer.write(rows)
-        return TaskWritten(sink._job.write_id, TaskAnswer(TaskId(task, task), pack(writer.prepare())))
+        return TaskWritten(
+            sink._job.write_id, SparkTaskResult(TaskId(task, task), serialize_messages(writer.prepare()))
+        )
 
 
 def test_a_commit_waits_for_every_task(catalog: lw.Catalog) -> None:

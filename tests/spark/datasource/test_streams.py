@@ -22,16 +22,15 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
-from lakewright.distributed.job import TaskId
-from lakewright.distributed.messages import pack
-from lakewright.spark.datasource import streams
-from lakewright.spark.datasource.sink import TaskWritten
-from lakewright.spark.datasource.stream_sink import StreamSink, stream_user
-from lakewright.spark.datasource.streams import foreach_batch, read_stream, write_stream
-from lakewright.spark.jobs.capabilities import Feature
-from lakewright.spark.jobs.run import TaskAnswer
-from lakewright.spark.jobs.types import spark_schema
-from lakewright.testing.enumerator import stray_files
+from contract.fault_enumerator import stray_files
+from lakewright.engine.engine import TaskId
+from lakewright.engine.engine_job import serialize_messages
+from lakewright.spark import stream_verbs
+from lakewright.spark.data_sinks import StreamSink, TaskWritten, stream_user
+from lakewright.spark.spark_engine import SparkTaskResult
+from lakewright.spark.spark_features import Feature
+from lakewright.spark.spark_types import spark_schema
+from lakewright.spark.stream_verbs import foreach_batch, read_stream, write_stream
 from support.effort import some
 from support.needs import needs
 from support.spark_writes import new_table
@@ -317,7 +316,9 @@ def _attempt(table: lw.FileStoreTable, *ids: int) -> tuple[StreamSink, TaskWritt
     sink = StreamSink(table, spark_schema(table.fields), overwrite=False)
     with sink._job.open_writer() as writer:
         writer.write(pa.table({"id": ids, "n": ids}, COLUMNS))
-        return sink, TaskWritten(sink._job.write_id, TaskAnswer(TaskId(0, 0), pack(writer.prepare())), "q")
+        return sink, TaskWritten(
+            sink._job.write_id, SparkTaskResult(TaskId(0, 0), serialize_messages(writer.prepare())), "q"
+        )
 
 
 @needs(Feature.STREAM_SINK)
@@ -477,11 +478,11 @@ def test_where_the_door_begins(
 @pytest.mark.parametrize(
     "moment", [1767960000000, "2026-01-09T12:00:00Z", datetime(2026, 1, 9, 13, tzinfo=timezone(timedelta(hours=1)))]
 )
-def test_the_time_that_a_stream_begins_at_is_given_in_any_form(tmp_path: Path, moment: lw.Moment) -> None:
-    started = streams._start(new_table(tmp_path), None, moment, latest=False)
+def test_the_time_that_a_stream_begins_at_is_given_in_any_form(tmp_path: Path, moment: lw.TimestampLike) -> None:
+    started = stream_verbs._start(new_table(tmp_path), None, moment, latest=False)
     assert started == {"scan.mode": "from-timestamp", "scan.timestamp-millis": "1767960000000"}
 
 
 def test_filters_of_arrow_and_polars_are_handed_on_as_text(tmp_path: Path) -> None:
     table = new_table(tmp_path)
-    assert {streams._text(table, given) for given in (pc.field("id") > 3, pl.col("id") > 3)} == {"id > 3"}
+    assert {stream_verbs._text(table, given) for given in (pc.field("id") > 3, pl.col("id") > 3)} == {"id > 3"}

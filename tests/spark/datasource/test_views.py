@@ -11,10 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import lakewright as lw
-from lakewright.catalog import files
+from lakewright.catalog import catalog as catalog_module
 from lakewright.errors import LakewrightWarning
-from lakewright.spark.datasource.views import attach
-from lakewright.spark.jobs.capabilities import Feature
+from lakewright.spark.data_source import attach
+from lakewright.spark.spark_features import Feature
 from support.needs import needs
 
 
@@ -88,7 +88,7 @@ def test_a_table_without_a_view_is_named(
     _table(catalog, "same", pa.table({"id": [1]}))
     _table(catalog, "SAME", pa.table({"id": [2]}))
     columns = [lw.DataField(0, "id", lw.AtomicType("INT")), lw.DataField(1, "v", lw.AtomicType("VARIANT"))]
-    monkeypatch.setattr(files, "check_column_types", lambda _: None)  # as other implementations do
+    monkeypatch.setattr(catalog_module, "check_column_types", lambda _: None)  # as other implementations do
     catalog.create_table("d.variant", lw.Schema(columns))
     for writable in (False, True):
         with pytest.warns(LakewrightWarning) as told:

@@ -16,7 +16,7 @@ from support.command_tables import command_warehouse, ids_of
 _DIES_BEFORE_THE_COMMIT = """
 import os, signal, sys
 from lakewright.cli.main import main
-from lakewright.distributed import write
+from lakewright.dml import distributed_write as write
 write._commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 sys.exit(main(sys.argv[1:]))
 """

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark
 from lakewright.spark import ingest
-from lakewright.spark.jobs.capabilities import Feature, has
+from lakewright.spark.spark_features import Feature, has
 from support.effort import some
 from support.ingest_cases import WRONG, IngestCases, Load, MessyIngestCases, check_wrong_records
 
@@ -76,7 +76,7 @@ class TestSparkIngest(IngestCases):
     def test_types_that_never_fit_are_refused_before_the_write(
         self, spark: SparkSession, orders: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("lakewright.spark.ingestion.run.write_table", _never)
+        monkeypatch.setattr("lakewright.spark.spark_ingest.write_table", _never)
         with pytest.raises(lw.InvalidInputError, match="'id' is BIGINT"):
             ingest(spark, spark.createDataFrame([("x",)], "id string"), orders)
         with pytest.raises(lw.UnsupportedError, match="has no primary key"):

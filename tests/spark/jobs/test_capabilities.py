@@ -17,11 +17,18 @@ from pyspark.sql.types import IntegerType
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import UnsupportedError
-from lakewright.spark.jobs import capabilities
-from lakewright.spark.jobs.capabilities import Feature, has, present, require
-from lakewright.spark.jobs.frames import from_arrow, numbers_of_tasks, placed, spark_hash, to_arrow, with_column
-from lakewright.spark.jobs.types import spark_schema
-from lakewright.spec.arrow import from_arrow_schema
+from lakewright.spark import spark_features
+from lakewright.spark.frame_operations import (
+    from_arrow,
+    numbers_of_tasks,
+    repartition_by_task,
+    spark_hash,
+    to_arrow,
+    with_column,
+)
+from lakewright.spark.spark_features import Feature, has, present, require
+from lakewright.spark.spark_types import spark_schema
+from lakewright.spec.arrow_types import from_arrow_schema
 from support.effort import some
 from support.needs import needs
 from support.spark_writes import new_table
@@ -36,7 +43,7 @@ def lack(monkeypatch: pytest.MonkeyPatch) -> Lack:
 
     def pretend(*features: Feature) -> None:
         left = present() - frozenset(features)
-        monkeypatch.setattr(capabilities, "present", lambda: left)
+        monkeypatch.setattr(spark_features, "present", lambda: left)
 
     return pretend
 
@@ -84,10 +91,10 @@ def _places(frame: DataFrame) -> dict[int, set[int]]:
 def test_rows_reach_the_task_with_their_number(spark: SparkSession, lack: Lack, tasks: int) -> None:
     frame = spark.range(0, 400, 1, 3).select(F.col("id").alias("n"), (F.col("id") % tasks).cast("int").alias("target"))
     expected = {task: {n for n in range(400) if n % tasks == task} for task in range(tasks)}
-    own = placed(frame, tasks, "target")
+    own = repartition_by_task(frame, tasks, "target")
     assert _places(own) == expected
     lack(Feature.PLACEMENT)
-    other = placed(frame, tasks, "target")
+    other = repartition_by_task(frame, tasks, "target")
     assert _places(other) == expected
     assert other.rdd.getNumPartitions() == own.rdd.getNumPartitions() == tasks
 
@@ -95,9 +102,9 @@ def test_rows_reach_the_task_with_their_number(spark: SparkSession, lack: Lack, 
 @needs(Feature.PLACEMENT)
 def test_numbers_beyond_the_tasks_are_placed_as_spark_places_them(spark: SparkSession, lack: Lack) -> None:
     frame = spark.range(-50, 50, 1, 3).select(F.col("id").alias("n"), F.col("id").cast("int").alias("target"))
-    own = _places(placed(frame, 7, "target"))
+    own = _places(repartition_by_task(frame, 7, "target"))
     lack(Feature.PLACEMENT)
-    assert _places(placed(frame, 7, "target")) == own
+    assert _places(repartition_by_task(frame, 7, "target")) == own
 
 
 ROWS = pa.table(

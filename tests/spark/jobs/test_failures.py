@@ -14,12 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import lakewright as lw
-from lakewright.compact.job import run_plan
-from lakewright.compact.task import plan_compaction
-from lakewright.distributed.cleanup import remove_all
+from lakewright.compact.compaction_job import run_plan
+from lakewright.compact.compaction_plan import plan_compaction
+from lakewright.engine.engine_job import remove_all, remove_leftovers
 from lakewright.spark import write_table
-from lakewright.spark.write.compaction import compacting_on
-from lakewright.write.leftovers import remove_leftovers
+from lakewright.spark.spark_engine import compacting_on
 from support.effort import some
 from support.spark_child import ROWS, ended, expected_rows, frame_of, shows_the_frame, started_child, table_for
 from support.spark_traps import TrapStorage, caught, trapped

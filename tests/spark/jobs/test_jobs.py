@@ -20,13 +20,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
-from lakewright.commit.message.message import CommitMessage
-from lakewright.distributed.faults import error_from_text, error_to_text, is_transient
-from lakewright.distributed.job import TaskId
-from lakewright.distributed.messages import pack, unpack
+from lakewright.commit.commit_message import CommitMessage
+from lakewright.engine.engine import TaskId
+from lakewright.engine.engine_job import (
+    deserialize_messages,
+    error_from_text,
+    error_to_text,
+    is_transient,
+    serialize_messages,
+)
 from lakewright.errors import CommitConflictError, InvalidInputError, InvalidMessageError, LakewrightError
-from lakewright.spark.jobs import run as jobs
-from lakewright.spark.jobs.run import TaskAnswer, batch_rows, has_losers, run_job, wait_until_idle
+from lakewright.spark import spark_engine as jobs
+from lakewright.spark.spark_engine import SparkTaskResult, batch_rows, has_losers, run_job, wait_until_idle
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]  # workers cannot import tests
 
@@ -43,7 +48,7 @@ def _noted(directory: Path, this: TaskId) -> None:
     (directory / f"{this.number}-{this.attempt}").touch()
 
 
-def _run(df: DataFrame, task: jobs.Task) -> list[TaskAnswer]:
+def _run(df: DataFrame, task: jobs.Task) -> list[SparkTaskResult]:
     return run_job(df, task, group=f"group-{time.monotonic_ns()}", description="a test")
 
 
@@ -250,13 +255,13 @@ def test_answers_that_are_missing_or_there_twice_are_refused(rows: list[Any]) ->
 
 
 def test_only_attempts_that_follow_each_other_are_free_of_losers() -> None:
-    def done(*attempts: int) -> list[TaskAnswer]:
-        return [TaskAnswer(TaskId(number, attempt), b"") for number, attempt in enumerate(attempts)]
+    def done(*attempts: int) -> list[SparkTaskResult]:
+        return [SparkTaskResult(TaskId(number, attempt), b"") for number, attempt in enumerate(attempts)]
 
     assert not has_losers([])
     assert not has_losers(done(12, 10, 11))
     assert has_losers(done(10, 13, 12))
-    assert has_losers([TaskAnswer(TaskId(0, 12), b"", retry=1), TaskAnswer(TaskId(1, 11), b"")])
+    assert has_losers([SparkTaskResult(TaskId(0, 12), b"", retry=1), SparkTaskResult(TaskId(1, 11), b"")])
 
 
 def test_batch_sizes_follow_the_width_of_rows() -> None:
@@ -271,14 +276,14 @@ def test_batch_sizes_follow_the_width_of_rows() -> None:
 
 
 def test_cut_messages_are_refused() -> None:
-    whole = pack([CommitMessage(partition_bytes=bytes(12), bucket=0, table="d.t", schema_id=0)] * 2)
-    assert [message.table for message in unpack(whole)] == ["d.t", "d.t"]
-    assert unpack(pack([])) == []
+    whole = serialize_messages([CommitMessage(partition_bytes=bytes(12), bucket=0, table="d.t", schema_id=0)] * 2)
+    assert [message.table for message in deserialize_messages(whole)] == ["d.t", "d.t"]
+    assert deserialize_messages(serialize_messages([])) == []
     for broken in (b"", whole[:-1], b"x" + whole, zlib.compress(b"\0\0")):
         with pytest.raises(InvalidMessageError, match="cut"):
-            unpack(broken)
+            deserialize_messages(broken)
     with pytest.raises(InvalidMessageError):
-        unpack(zlib.compress(b"\0\0\0\7abc"))
+        deserialize_messages(zlib.compress(b"\0\0\0\7abc"))
 
 
 def test_an_error_comes_back_from_its_text() -> None:

@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
-from lakewright.spark.jobs import progress as room
-from lakewright.spark.jobs.progress import (
+from lakewright.spark import spark_progress as room
+from lakewright.spark.spark_progress import (
     Counter,
     JobProgress,
     Notebook,

@@ -18,16 +18,21 @@ from pyspark.sql import SparkSession
 
 from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.spark import read_table, write_table
-from lakewright.spark.jobs.java import cache_folder, java_home, java_version, launcher_home, packaged_home, version_of
-from lakewright.spark.jobs.session import (
+from lakewright.spark.spark_session import (
     WORKER_PYTHON,
+    cache_folder,
     check_session,
     heal_workers,
     is_connect,
+    java_home,
+    java_version,
+    launcher_home,
     local_session,
     local_settings,
     memory_of_machine,
+    packaged_home,
     settings,
+    version_of,
 )
 from support.spark_writes import new_table
 
@@ -163,7 +168,7 @@ def test_the_cache_is_the_users_own() -> None:
 
 SCRIPT = """
 import os
-from lakewright.spark.jobs.session import local_session
+from lakewright.spark.spark_session import local_session
 spark = local_session(master="local[1]", memory="1g")
 assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
 print(os.environ["JAVA_HOME"], os.environ["PYSPARK_PYTHON"], spark.conf.get("spark.driver.memory"))

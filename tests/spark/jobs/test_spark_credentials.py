@@ -12,12 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
-from lakewright.spark.calls import write_table
-from lakewright.spark.jobs.session import map_in_arrow
-from lakewright.spark.read.frame import read_table
-from lakewright.spark.rows.verbs import delete
-from lakewright.spark.write.compaction import compact
-from lakewright.table.table import FileStoreTable
+from lakewright.spark.frame_read import read_table
+from lakewright.spark.spark_session import map_in_arrow
+from lakewright.spark.spark_verbs import compact, delete, write_table
+from lakewright.table.file_store_table import FileStoreTable
 from support.data_tokens import running_token_server
 from support.s3 import S3Server
 from support.sessions import SessionProvider, Sessions, running_sessions, session_options

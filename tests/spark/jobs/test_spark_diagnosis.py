@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.jobs.diagnosis import check_workers, judged
+from lakewright.spark.spark_session import check_workers, judged
 from lakewright.version import __version__
 
 HERE = "{}.{}".format(*sys.version_info)

@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as sql
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spark.jobs.capabilities import Feature, has
-from lakewright.spark.jobs.classes import TimeType, VariantType
-from lakewright.spark.jobs.frames import to_arrow
-from lakewright.spark.jobs.session import settings
-from lakewright.spark.jobs.types import arrow_schema_of, fields_of, spark_schema, spark_type, to_spark_batch
-from lakewright.spec.arrow import from_arrow_schema, to_arrow_schema
+from lakewright.spark.frame_operations import to_arrow
+from lakewright.spark.spark_features import Feature, TimeType, VariantType, has
+from lakewright.spark.spark_session import settings
+from lakewright.spark.spark_types import arrow_schema_of, fields_of, spark_schema, spark_type, to_spark_batch
+from lakewright.spec.arrow_types import from_arrow_schema, to_arrow_schema
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.jobs.capabilities import Feature, has
-from lakewright.spark.jobs.frames import to_arrow
-from lakewright.spark.jobs.session import settings
-from lakewright.spec.arrow import to_arrow_schema
+from lakewright.spark.frame_operations import to_arrow
+from lakewright.spark.spark_features import Feature, has
+from lakewright.spark.spark_session import settings
+from lakewright.spec.arrow_types import to_arrow_schema
 from support.effort import some, thinned
 from support.needs import needs
 

@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
-from lakewright.spark.jobs.frames import from_arrow, to_arrow
-from lakewright.spark.jobs.session import settings
-from lakewright.spark.jobs.types import spark_schema, to_spark_batch
-from lakewright.spark.read.filters import to_column
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import Predicate, normalise
-from lakewright.spec.predicate.text import parse_predicate
+from lakewright.spark.column_filters import to_column
+from lakewright.spark.frame_operations import from_arrow, to_arrow
+from lakewright.spark.spark_session import settings
+from lakewright.spark.spark_types import spark_schema, to_spark_batch
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.filter_text import parse_predicate
+from lakewright.spec.predicate import Predicate, PredicateBuilder, normalise
 from lakewright.spec.types import AtomicType, DataField, RowType
 
 NAN, INF = math.nan, math.inf

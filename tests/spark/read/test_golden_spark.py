@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 from lakewright.errors import UnsupportedError
-from lakewright.spark.jobs.frames import to_arrow
-from lakewright.spark.read.frame import read_table
+from lakewright.spark.frame_operations import to_arrow
+from lakewright.spark.frame_read import read_table
 from support.effort import is_thin
 from support.golden import SAMPLE, WAREHOUSE, expected, expected_rows, in_order, normalised, sampled, spelled
 

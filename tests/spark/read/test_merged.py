@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
 from lakewright import CatalogFactory, FileStoreTable, ReadBuilder
-from lakewright.read.splits.shares import pieces, shares
-from lakewright.spark.read import core_reader as merged
-from lakewright.spark.read.core_reader import merged_scan
-from lakewright.spec.schema.declaration import Schema
+from lakewright.read.split_sharing import cut_split, share_splits
+from lakewright.spark import core_scan as merged
+from lakewright.spark.core_scan import merged_scan
+from lakewright.spec.schema import Schema
 from support.effort import some
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.int32()), ("s", pa.string())])
@@ -105,8 +105,8 @@ def test_sections_of_a_bucket_go_to_several_tasks(spark: SparkSession, tmp_path:
     frame = merged_scan(spark, builder.new_read(), [split], partitions=8)
     tasks = frame.groupBy(F.spark_partition_id()).count().collect()
     assert sorted(row["count"] for row in tasks) == [30, 30, 30]
-    assert [len(part.files) for part in pieces(builder.new_read().store, split)] == [2, 2, 2]
-    assert [len(share) for share in shares(builder.new_read().store, [split], at_least=2)] == [2, 1]
+    assert [len(part.files) for part in cut_split(builder.new_read().store, split)] == [2, 2, 2]
+    assert [len(share) for share in share_splits(builder.new_read().store, [split], at_least=2)] == [2, 1]
 
 
 def test_many_splits_travel_as_rows(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

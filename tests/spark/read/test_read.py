@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError
-from lakewright.spark.jobs.capabilities import Feature
-from lakewright.spark.jobs.frames import to_arrow
-from lakewright.spark.read.frame import read_table, to_spark
+from lakewright.spark.frame_operations import to_arrow
+from lakewright.spark.frame_read import read_table, to_spark
+from lakewright.spark.spark_features import Feature
 from support.branch_tables import fallback_table
 from support.effort import some
 from support.needs import needs

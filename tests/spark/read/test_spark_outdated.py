@@ -13,17 +13,22 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakewright import CatalogFactory, FileStoreTable, SchemaChange
-from lakewright.lsm.merge import MergeSpec
-from lakewright.read.outdated import OutdatedFinder
-from lakewright.read.splits.split import DataSplit
-from lakewright.spark.read import bitmaps, outdated
-from lakewright.spark.read.bitmaps import ScannedFile, file_columns, leave_rows_out, words_of
-from lakewright.spark.read.frame import read_table
-from lakewright.spark.read.outdated import DividedSplits, clear_outdated_cache, divide_splits, merge_way, outdated_rows
-from lakewright.spark.read.parquet_scan import native_splits
-from lakewright.spec.predicate.predicate import TRUE
-from lakewright.spec.predicate.text import parse_predicate
-from lakewright.spec.schema.declaration import Schema
+from lakewright.lsm.merge_rows import MergeRules
+from lakewright.read.data_split import DataSplit
+from lakewright.spark import computed_vectors, native_scan
+from lakewright.spark.computed_vectors import (
+    DividedSplits,
+    OutdatedFinder,
+    clear_outdated_cache,
+    divide_splits,
+    merge_way,
+    outdated_rows,
+)
+from lakewright.spark.frame_read import read_table
+from lakewright.spark.native_scan import ScannedFile, file_columns, leave_rows_out, native_splits, words_of
+from lakewright.spec.filter_text import parse_predicate
+from lakewright.spec.predicate import TRUE
+from lakewright.spec.schema import Schema
 from lakewright.spec.types import AtomicType
 from support.effort import some
 
@@ -187,7 +192,7 @@ def test_tasks_find_what_the_driver_would(spark: SparkSession, tmp_path: Path, m
     sections = divided(spark, table).by_bits
     here = outdated_rows(spark, store, sections)
     clear_outdated_cache()
-    monkeypatch.setattr(outdated, "_DRIVER_BYTES_MAX", 0)
+    monkeypatch.setattr(computed_vectors, "_DRIVER_BYTES_MAX", 0)
     there = outdated_rows(spark, store, sections)
     assert {n: w.tolist() for n, w in here.items()} == {n: w.tolist() for n, w in there.items()}
     assert here
@@ -197,7 +202,7 @@ def test_tasks_find_what_the_driver_would(spark: SparkSession, tmp_path: Path, m
 def test_files_are_told_apart(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cases_max: int, alike: bool
 ) -> None:
-    monkeypatch.setattr(bitmaps, "_CASES_MAX", cases_max)
+    monkeypatch.setattr(native_scan, "_CASES_MAX", cases_max)
     table = new_table(tmp_path, {"bucket": "1"})
     for shift in range(4):
         upsert(table, range(9) if alike else range(9 + 3 * shift), 0 if alike else shift)
@@ -217,7 +222,7 @@ def test_a_file_that_was_not_planned_is_an_error(spark: SparkSession, tmp_path: 
 
 def test_the_way_is_chosen_by_plain_facts(tmp_path: Path) -> None:
     schema = new_table(tmp_path).schema
-    spec = MergeSpec.of_schema(schema)
+    spec = MergeRules.of_schema(schema)
     on_key, on_value = (parse_predicate(text, schema.fields) for text in ("k = 3", "v = 3"))
     assert merge_way(spec, TRUE, 1000, known=False).by_bits
     assert merge_way(spec, on_value, 1000, known=False).by_bits
@@ -227,7 +232,7 @@ def test_the_way_is_chosen_by_plain_facts(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_is_bounded_and_shared() -> None:
-    kept = outdated._Cache(100_000)
+    kept = computed_vectors._Cache(100_000)
     words = np.zeros(1000, np.uint64)
     for number in range(40):
         kept.put((number,), {"file": words})
@@ -242,4 +247,4 @@ def test_what_is_kept_is_bounded_and_shared() -> None:
         for number in range(2000):
             pool.submit(kept.put, (number,), {"file": words})
             pool.submit(kept.get, (number - 1,))
-    assert kept._bytes == sum(outdated._size(found) for found in kept._entries.values()) <= 100_000
+    assert kept._bytes == sum(computed_vectors._size(found) for found in kept._entries.values()) <= 100_000

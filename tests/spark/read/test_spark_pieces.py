@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.formats.parquet import writer as parquet_writer
-from lakewright.read.splits import cutting
+from lakewright.formats import parquet_writer
+from lakewright.read import split_sharing
 
 KEYED = {"bucket": "1", "write-only": "true", "merge-engine": "partial-update"}
 VECTORS = {"deletion-vectors.enabled": "true", "lakewright.native-scan": "never"}
@@ -34,7 +34,7 @@ def test_several_tasks_read_one_file(
         table.delete("v LIKE '%7'")
     rows = lw.read_table(table).sort_by("k").to_pylist()
     assert lws.read_table(spark, table).rdd.getNumPartitions() == 1
-    monkeypatch.setattr(cutting, "PIECE_BYTES_MIN", 64)
+    monkeypatch.setattr(split_sharing, "PIECE_BYTES_MIN", 64)
 
     frame = lws.read_table(spark, table)
 

@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.errors import CorruptTableError
-from lakewright.spark.jobs.frames import to_arrow
-from lakewright.spark.jobs.session import settings
-from lakewright.spark.read import parquet_scan
-from lakewright.spark.read.frame import read_table
-from lakewright.spark.read.parquet_scan import native_splits
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.storage.open import open_storage
+from lakewright.spark import native_scan
+from lakewright.spark.frame_operations import to_arrow
+from lakewright.spark.frame_read import read_table
+from lakewright.spark.native_scan import native_splits
+from lakewright.spark.spark_session import settings
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.storage.storage_registry import open_storage
 from support.golden import in_order, spelled
 
 HOSTILE = {
@@ -245,7 +245,7 @@ def test_many_paths_travel_as_one_text(
 ) -> None:
     rows = pa.table({"k": range(6), "p": ["plain", "a b", "*?[x]{y}\\", "ä/ö", "new\nline", None]})
     table = _made(catalog, rows, partition=["p"])
-    monkeypatch.setattr(parquet_scan, "_PATHS_AS_TEXT", 1)
+    monkeypatch.setattr(native_scan, "_PATHS_AS_TEXT", 1)
     read = to_arrow(read_table(spark, table))
     assert sorted(read.to_pylist(), key=lambda row: row["k"]) == rows.to_pylist()
     assert _parted(table)[0] > 3

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.jobs.capabilities import Feature, has
+from lakewright.spark.spark_features import Feature, has
 from support.effort import some
 
 ROWS = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])

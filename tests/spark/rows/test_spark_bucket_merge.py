@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import InvalidInputError
-from lakewright.spark.jobs.frames import from_arrow
-from lakewright.spark.rows import primary_key_merge
-from lakewright.spark.rows.group_rows import located_rows
-from lakewright.spark.statements import changes
-from lakewright.write.buckets.dynamic import HashFiles
+from lakewright.spark import row_matching, spark_sql_changes
+from lakewright.spark.frame_operations import from_arrow
+from lakewright.spark.row_matching import located_rows
+from lakewright.write.dynamic_buckets import HashFiles
 from support.effort import some
 
 pytestmark = pytest.mark.spark
@@ -77,8 +76,8 @@ def _one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the table is read twice")
 
-    monkeypatch.setattr(primary_key_merge, "located_rows", refuse)
-    monkeypatch.setattr(changes, "located_rows", refuse)
+    monkeypatch.setattr(row_matching, "located_rows", refuse)
+    monkeypatch.setattr(spark_sql_changes, "located_rows", refuse)
 
 
 @pytest.mark.usefixtures("_one_read")
@@ -164,7 +163,7 @@ def test_a_bucket_without_an_index_is_looked_through(
 ) -> None:
     catalog = _catalog(tmp_path, "t", options=BUCKETS["dynamic"])
     seen = MagicMock(wraps=located_rows)
-    monkeypatch.setattr(primary_key_merge, "located_rows", seen)
+    monkeypatch.setattr(row_matching, "located_rows", seen)
     monkeypatch.setattr(HashFiles, "covers", lambda *_: False)
     builder = lws.merge(from_arrow(spark, SOURCE), catalog.get_table("d.t"), ["k", "p"])
     assert builder.when_matched_update().execute().updated == 3

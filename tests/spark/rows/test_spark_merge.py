@@ -15,14 +15,13 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spark.jobs.frames import from_arrow
-from lakewright.spark.rows import merge as merging
-from lakewright.spark.rows.group_rows import changed_groups
-from lakewright.spark.rows.merge_sides import MergeSides, source_schema
-from lakewright.table.table import FileStoreTable
-from lakewright.update.merge.merge import MergeBuilder
-from lakewright.update.result import UpdateResult
+from lakewright.spark import spark_verbs as merging
+from lakewright.spark.frame_operations import from_arrow
+from lakewright.spark.row_matching import MergeSides, changed_groups, source_schema
+from lakewright.table.file_store_table import FileStoreTable
 from support.effort import some
 from support.spark_writes import assert_tidy
 

@@ -11,15 +11,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.commit.message.message import CommitMessage
+from lakewright.dml.merge import MergeBuilder
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
-from lakewright.spark.jobs.frames import from_arrow
-from lakewright.spark.read.frame import read_table
-from lakewright.spark.rows import verbs
-from lakewright.spark.rows.merge import merge, upsert
+from lakewright.spark import spark_verbs
+from lakewright.spark.frame_operations import from_arrow
+from lakewright.spark.frame_read import read_table
+from lakewright.spark.spark_verbs import merge, upsert
 from lakewright.spec.snapshot import Snapshot
-from lakewright.update.merge.merge import MergeBuilder
 from support.effort import some
 from support.row_changes import KINDS, SCHEMA, VECTORS
 from support.spark_traps import TrapStorage, trapped
@@ -82,11 +82,11 @@ def seen_by_spark(spark: SparkSession, table: lw.FileStoreTable) -> list[tuple[o
 def test_delete_and_update_do_what_they_do_embedded(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
     where = "n = 2 OR id IN (3, 99) OR (p = 1 AND n IS NULL)"
-    done, wanted = verbs.delete(spark, ours, where), theirs.delete(where)
+    done, wanted = spark_verbs.delete(spark, ours, where), theirs.delete(where)
     assert (done.deleted, done.updated, done.way) == (wanted.deleted, 0, wanted.way)
     assert (done.deleted or 0) > 3
     given = {"n": pc.field("n") + 10, "name": lambda rows: pc.utf8_upper(rows["name"])}
-    done, wanted = verbs.update(spark, ours, given, "p > 0 AND n < 4"), theirs.update(given, "p > 0 AND n < 4")
+    done, wanted = spark_verbs.update(spark, ours, given, "p > 0 AND n < 4"), theirs.update(given, "p > 0 AND n < 4")
     assert (done.deleted, done.updated, done.partitions) == (0, wanted.updated, wanted.partitions)
     assert (done.updated or 0) > 3
     assert seen_by_merging(ours) == seen_by_merging(theirs)
@@ -148,7 +148,7 @@ def test_types_that_spark_lacks_survive_a_merge(spark: SparkSession, tmp_path: P
     lw.write_table(pa.table([[1, 2], [1_000_000_001, 2_000_000_002], [1, 2]], schema=columns), table)
     builder = merge(spark.sql("SELECT 1L AS id, 5L AS n"), table, "t.id = s.id AND s.n > t.n")
     assert builder.when_matched_update({"n": lw.source_col("n")}).execute().updated == 1
-    verbs.update(spark, table, {"n": 7}, "id = 2")
+    spark_verbs.update(spark, table, {"n": 7}, "id = 2")
     found = lw.read_table(table).cast(pa.schema([("id", pa.int64()), ("at", pa.int64()), ("n", pa.int64())]))
     assert sorted_rows(found) == [(1, 1_000_000_001, 5), (2, 2_000_000_002, 7)]
 
@@ -163,7 +163,7 @@ def test_a_worker_that_is_killed_is_replaced(
     table = table_of(kind, tmp_path)
     wanted = [row for row in seen_by_merging(table) if row[1] != 1]
     trap = TrapStorage(durable=False, call=call, name=name, deed="kill", marks=str(tmp_path / "marks"))
-    result = verbs.delete(spark, trapped(table, trap), "p = 1")
+    result = spark_verbs.delete(spark, trapped(table, trap), "p = 1")
     assert (tmp_path / "marks" / "0").exists()
     assert (result.deleted or 0) > 0
     assert seen_by_merging(table) == wanted
@@ -187,7 +187,7 @@ def test_whoever_is_overtaken_begins_again(
 
     wanted = [row for row in seen_by_merging(table) if row[0] != 5]
     monkeypatch.setattr(Committer, "commit", overtaken)
-    result = verbs.update(spark, table, {"n": pc.field("n") + 1}, "id IN (4, 5, 6)")
+    result = spark_verbs.update(spark, table, {"n": pc.field("n") + 1}, "id IN (4, 5, 6)")
     assert (result.updated, result.attempts) == (2, 2)
     new = {4: 51, 6: 2}
     assert seen_by_merging(table) == sorted(
@@ -199,14 +199,14 @@ def test_whoever_is_overtaken_begins_again(
 def test_errors_are_those_of_the_core(spark: SparkSession, tmp_path: Path) -> None:
     keyed = table_of("keyed, versions", tmp_path)
     with pytest.raises(ColumnNotExistException, match="no column 'nowhere'"):
-        verbs.delete(spark, keyed, "nowhere = 1")
+        spark_verbs.delete(spark, keyed, "nowhere = 1")
     with pytest.raises(InvalidInputError, match="'id' cannot be assigned"):
-        verbs.update(spark, keyed, {"id": 1})
+        spark_verbs.update(spark, keyed, {"id": 1})
     with pytest.raises(UnsupportedError, match="reset 'ignore-delete'"):
-        verbs.delete(spark, keyed, "id = 1")
+        spark_verbs.delete(spark, keyed, "id = 1")
     with pytest.raises(InvalidInputError, match="older than it is") as caught:  # only a task can see that
-        verbs.update(spark, keyed, {"n": -1}, "id = 4")
+        spark_verbs.update(spark, keyed, {"n": -1}, "id = 4")
     assert caught.value.facts["option"] == "sequence.field"
     with pytest.raises(InvalidInputError, match="'name'"):
-        verbs.update(spark, keyed, {"name": lambda rows: rows["name"].slice(1)}, "id < 9")
+        spark_verbs.update(spark, keyed, {"name": lambda rows: rows["name"].slice(1)}, "id < 9")
     assert_tidy(keyed)

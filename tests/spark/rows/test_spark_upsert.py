@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from lakewright.errors import UnsupportedError
-from lakewright.spark.jobs.frames import from_arrow
+from lakewright.spark.frame_operations import from_arrow
 from support.effort import some
 from support.spark_writes import assert_tidy, new_table, rows_of
 

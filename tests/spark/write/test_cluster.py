@@ -14,18 +14,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
 from lakewright.commit.table_commit import WriteResult
-from lakewright.distributed.job import TaskId
-from lakewright.distributed.messages import unpack
-from lakewright.distributed.write_job import SEQUENCE_STRIDE
+from lakewright.dml.distributed_write import SEQUENCE_STRIDE
+from lakewright.engine.engine import TaskId
+from lakewright.engine.engine_job import deserialize_messages
 from lakewright.errors import InvalidInputError
-from lakewright.spark.calls import write_table
-from lakewright.spark.jobs.estimate import parallelism, size_in, size_of
-from lakewright.spark.jobs.run import Task, run_job
-from lakewright.spark.jobs.session import settings
-from lakewright.spark.write import shuffle as clustering
-from lakewright.spark.write.shuffle import cluster
-from lakewright.table.table import FileStoreTable
-from lakewright.write.writer import WriteJob
+from lakewright.spark import bucket_shuffle as clustering
+from lakewright.spark.bucket_shuffle import cluster
+from lakewright.spark.spark_engine import Task, parallelism, run_job, size_in, size_of
+from lakewright.spark.spark_session import settings
+from lakewright.spark.spark_verbs import write_table
+from lakewright.table.file_store_table import FileStoreTable
+from lakewright.write.table_writer import WriteJob
 from support.effort import some
 
 KEYED = pa.schema(
@@ -296,7 +295,7 @@ def test_attempts_that_die_on_either_side_change_nothing(
     assert (tmp_path / "sent").exists()
     assert (tmp_path / "received").exists()
     builder = table.new_batch_write_builder()
-    builder.new_commit().commit([message for one in done for message in unpack(one.payload)])
+    builder.new_commit().commit([message for one in done for message in deserialize_messages(one.payload)])
     assert content(table) == latest(frame)
 
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
-from lakewright.compact.job import compact_table
-from lakewright.spark.write.compaction import compacting_on
-from lakewright.testing.enumerator import stray_files
+from contract.fault_enumerator import stray_files
+from lakewright.compact.compaction_job import compact_table
+from lakewright.spark.spark_engine import compacting_on
 from support.effort import some
 
 COLUMNS = pa.schema({"k": pa.int64(), "p": pa.int32()})

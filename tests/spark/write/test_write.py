@@ -11,16 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import lakewright as lw
-from lakewright.distributed import compaction
-from lakewright.errors import (
-    InvalidInputError,
-    LakewrightWarning,
-    UnsupportedError,
-)
-from lakewright.spark import read_table, write_table
-from lakewright.spark.jobs import workers
-from lakewright.spark.jobs.frames import to_arrow
-from lakewright.spark.write.frame import write_micro_batch
+from lakewright.compact import distributed_compaction
+from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.spark import read_table, spark_engine, write_table
+from lakewright.spark.frame_operations import to_arrow
+from lakewright.spark.frame_write import write_micro_batch
 from support.effort import some
 from support.spark_writes import COLUMNS, assert_tidy, new_table, rows_of, sorted_rows
 
@@ -70,7 +65,7 @@ def test_a_frame_may_read_the_table_that_it_overwrites(spark: SparkSession, tmp_
 def test_what_a_schema_tells_is_refused_before_a_job_starts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "run_job", lambda *_, **__: pytest.fail("a job was started"))
+    monkeypatch.setattr(spark_engine, "run_job", lambda *_, **__: pytest.fail("a job was started"))
     table = new_table(tmp_path, keys=["id"], options={"bucket": "2"})
     frame = _frame(spark, _ROWS)
     for wrong, mode, message in (
@@ -139,7 +134,7 @@ def test_a_compaction_that_fails_is_a_warning(
         raise OSError("no disk")
 
     table = new_table(tmp_path, keys=["id"], options={"bucket": "1", "deletion-vectors.enabled": "true"})
-    monkeypatch.setattr(compaction, "prepare_job", fail)
+    monkeypatch.setattr(distributed_compaction, "run_tasks", fail)
     with pytest.warns(LakewrightWarning, match="STAY HIDDEN"):
         result = write_table(_frame(spark, _ROWS), table, job_id="one")
     assert result.snapshot_id == 1

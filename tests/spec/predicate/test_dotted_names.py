@@ -14,19 +14,16 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
+from lakewright.dml.assignments import ColumnScope
+from lakewright.dml.matching import parse
 from lakewright.errors import ColumnNotExistException
-from lakewright.pypaimon.values.predicate import PredicateBuilder as PeerBuilder
-from lakewright.read.pruning.prune import devolve
-from lakewright.spec.arrow import from_arrow_schema
-from lakewright.spec.predicate.builder import PredicateBuilder, bind
-from lakewright.spec.predicate.evaluation import assume, may_match
-from lakewright.spec.predicate.expressions import from_arrow, from_polars
-from lakewright.spec.predicate.filters import to_predicate
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate
-from lakewright.spec.stats import ColumnStats
+from lakewright.pypaimon.compat_predicates import PredicateBuilder as PeerBuilder
+from lakewright.read.pruning import devolve
+from lakewright.spec.arrow_types import from_arrow_schema
+from lakewright.spec.column_stats import ColumnStats
+from lakewright.spec.filters import from_arrow, from_polars, to_predicate
+from lakewright.spec.predicate import FALSE, TRUE, Predicate, PredicateBuilder, bind, may_match, simplify
 from lakewright.spec.types import DataField
-from lakewright.update.merge.conditions import parse
-from lakewright.update.values import Scope
 
 SCHEMA = pa.schema([("a", pa.struct([("b", pa.int32()), ("c.d", pa.int32())])), ("a.b", pa.int32()), ("k", pa.int32())])
 FIELDS = from_arrow_schema(SCHEMA)
@@ -84,8 +81,8 @@ def test_statistics_and_partitions_of_the_column_say_nothing_about_the_field() -
     assert may_match(on_field, stats, 1)
     assert not may_match(on_column, stats, 1)
     assert may_match(~to_predicate("a.b LIKE 'x'", _as_text()), {"a.b": ColumnStats(None, None, 1)}.get, 1)
-    assert assume(on_field, {"a.b": 2}) == on_field
-    assert assume(on_column, {"a.b": 2}) == FALSE
+    assert simplify(on_field, {"a.b": 2}) == on_field
+    assert simplify(on_column, {"a.b": 2}) == FALSE
     assert devolve(on_field, FIELDS, FIELDS) == TRUE
     renamed = [DataField(field.id, field.name.replace("a.b", "z"), field.type) for field in FIELDS]
     assert devolve(on_column, FIELDS, renamed).path == ("z",)
@@ -97,7 +94,7 @@ def _as_text() -> list[DataField]:
 
 
 def test_conditions_of_a_merge_find_their_columns() -> None:
-    scope = Scope(tuple(FIELDS), SCHEMA)
+    scope = ColumnScope(tuple(FIELDS), SCHEMA)
     for text, target, source in [
         ("t.a.b = s.`a.b`", ("t", "a", "b"), ("s", "a.b")),
         ("t.`a.b` = s.a.b", ("t", "a.b"), ("s", "a", "b")),

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
-from lakewright.spec.arrow import from_arrow_schema
-from lakewright.spec.predicate.filters import to_predicate
+from lakewright.spec.arrow_types import from_arrow_schema
+from lakewright.spec.filters import to_predicate
 
 ROWS = pa.table(
     {

@@ -17,13 +17,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.builder import PredicateBuilder, bind
-from lakewright.spec.predicate.evaluation import assume, matches_values, may_match, project
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, conjuncts, negate, normalise
-from lakewright.spec.stats import FULL, ColumnStats, column_stats, parse_stats_mode
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.column_stats import FULL, ColumnStats, column_stats, parse_stats_mode
+from lakewright.spec.predicate import (
+    FALSE,
+    TRUE,
+    Predicate,
+    PredicateBuilder,
+    bind,
+    conjuncts,
+    matches_values,
+    may_match,
+    negate,
+    normalise,
+    project_columns,
+    simplify,
+)
+from lakewright.spec.scalars import from_scalar, to_array
 from lakewright.spec.types import ArrayType, AtomicType, DataField, RowType, Value
-from lakewright.spec.values import from_scalar, to_array
 from support.effort import examples
 
 FIELDS = [
@@ -211,7 +222,7 @@ def test_arrow_and_values_equal_the_reference(tree: Tree, some: list[Row]) -> No
         values = {f.name: from_scalar(table[f.name][at], f.type) for f in FIELDS}
         assert matches_values(tree.predicate, values) is (result is True)
         known = {name: values[name] for name in ("i", "s")}
-        left = assume(tree.predicate, known)
+        left = simplify(tree.predicate, known)
         assert left.fields().isdisjoint(known)
         assert matches_values(left, values) is (result is True)
 
@@ -232,7 +243,7 @@ def test_pruning_never_loses_a_row(tree: Tree, some: list[Row], mode: str) -> No
         assert may_match(part, stats.get, len(some)) or not matched
     for row in some:
         if tree.reference(row) is True:
-            relaxed = project(tree.predicate, ["i", "d"])
+            relaxed = project_columns(tree.predicate, ["i", "d"])
             assert relaxed.fields() <= {"i", "d"}
             assert relaxed.mask(_table([row])).to_pylist() == [True]
 

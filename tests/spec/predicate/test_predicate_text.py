@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.predicate import FALSE, TRUE, Predicate, normalise
-from lakewright.spec.predicate.text import DEPTH_MAX, parse_predicate
+from lakewright.spec.filter_text import DEPTH_MAX, parse_predicate
+from lakewright.spec.predicate import FALSE, TRUE, Predicate, PredicateBuilder, normalise
 from lakewright.spec.types import AtomicType, DataField, RowType
 from support.effort import examples
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.predicate.builder import PredicateBuilder
-from lakewright.spec.predicate.text import parse_predicate
+from lakewright.spec.filter_text import parse_predicate
+from lakewright.spec.predicate import PredicateBuilder
 from lakewright.spec.types import AtomicType, DataField
 
 FIELDS = [

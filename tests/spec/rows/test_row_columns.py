@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.spec.rows.binary_row import decode_field, encode_row
-from lakewright.spec.rows.row_columns import RowColumns
+from lakewright.spec.binary_row import RowColumns, decode_field, encode_row
 from lakewright.spec.types import AtomicType, Value
 from support.effort import examples
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
-from lakewright.metadata.avro_files import decode_records
-from lakewright.spec.rows.binary_row import (
+from lakewright.metadata.manifest_records import decode_records
+from lakewright.spec.binary_row import (
     RowImages,
     assemble_rows,
     canonical_row,
@@ -26,15 +26,8 @@ from lakewright.spec.rows.binary_row import (
     encode_body,
     encode_row,
 )
-from lakewright.spec.types import (
-    ArrayType,
-    AtomicType,
-    DataType,
-    MapType,
-    Value,
-    parse_type,
-)
-from lakewright.spec.values import to_array
+from lakewright.spec.scalars import to_array
+from lakewright.spec.types import ArrayType, AtomicType, DataType, MapType, Value, parse_type
 from support.effort import examples
 from support.values import SCALARS, nested_types, scalar_types, values_of
 

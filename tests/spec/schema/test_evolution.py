@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import ColumnAlreadyExistException, ColumnNotExistException, InvalidInputError, LakewrightError
-from lakewright.spec.schema.changes import Move, SchemaChange
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.evolution import apply_changes
-from lakewright.spec.schema.table_schema import TableSchema
-from lakewright.spec.schema.type_changes import Cast, cast_between
+from lakewright.spec.schema import Move, Schema, SchemaChange, new_table_schema
+from lakewright.spec.schema_evolution import Cast, apply_changes, cast_between
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, RowType, all_fields, parse_type
 from support.effort import examples
 from support.golden import WAREHOUSE

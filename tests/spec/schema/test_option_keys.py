@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 from lakewright.errors import UnsupportedError
-from lakewright.spec.options import ConfigOption, CoreOptions
-from lakewright.spec.schema import option_keys
-from lakewright.spec.schema.option_keys import REFUSED, RULES, Handling, check_not_refused, nearest, rule_of, spelled
+from lakewright.spec import option_table
+from lakewright.spec.option_checks import check_not_refused, nearest
+from lakewright.spec.option_table import REFUSED, RULES, Handling, rule_of, spelled
+from lakewright.spec.option_values import ConfigOption
+from lakewright.spec.table_options import CoreOptions
 from support.options_page import KEYS, PAGE, options_page
 
 TESTS = Path(__file__).parents[2]
 SOURCE = TESTS.parent / "src" / "lakewright"
 NAMES = {option.key(): name for name, option in vars(CoreOptions).items() if isinstance(option, ConfigOption)}
-DEFINITIONS = SOURCE / "spec" / "options.py"
+DEFINITIONS = SOURCE / "spec" / "table_options.py"
 # These say only what may be set, or which names there are, not what is done about it.
-ABOUT_VALUES = {SOURCE / "spec/schema/option_keys.py", SOURCE / "spec/schema/option_changes.py", DEFINITIONS}
+ABOUT_VALUES = {SOURCE / "spec/option_table.py", SOURCE / "spec/option_checks.py", DEFINITIONS}
 FILES = [path for path in SOURCE.rglob("*.py") if "pypaimon" not in path.parts and path not in ABOUT_VALUES]
 CODE = "\n".join(path.read_text() for path in FILES)
 NAMED = set(re.findall(r"\bCoreOptions\.(\w+)", CODE))
@@ -54,7 +56,7 @@ def test_every_option_of_ours_has_a_class() -> None:
 
 
 def test_no_key_has_two_classes() -> None:
-    keys = [key for key, _ in option_keys._rules()]
+    keys = [key for key, _ in option_table._rules()]
     assert sorted(set(keys)) == sorted(keys)
 
 

@@ -20,10 +20,14 @@ from lakewright.errors import (
     LakewrightError,
     UnsupportedError,
 )
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.rules import check_schema
-from lakewright.spec.schema.supported import check_supported_for_read, check_supported_for_write, doubtful_keys
-from lakewright.spec.schema.table_schema import BucketMode, TableSchema
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.schema_checks import (
+    check_schema,
+    check_supported_for_read,
+    check_supported_for_write,
+    doubtful_keys,
+)
+from lakewright.spec.table_schema import BucketMode, TableSchema
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,

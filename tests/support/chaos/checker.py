@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 
 import lakewright as lw
-from lakewright.metadata.store import TableStore
-from lakewright.testing.enumerator import stray_files
+from contract.fault_enumerator import stray_files
+from lakewright.metadata.table_store import TableStore
 from support.chaos.journal import DONE, FAILED, Operation
 from support.chaos.model import COMMITS, Commits, History, Past, check_rows
 from support.chaos.roles import DATABASE, TEMPORARY, TableKind, read_rows

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 import lakewright as lw
-from lakewright.spec.schema.changes import SchemaChange
+from lakewright.spec.schema import SchemaChange
 from support.chaos.journal import Journal
 from support.chaos.model import SLOT_KEYS, Rows
 

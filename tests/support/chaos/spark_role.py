@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from lakewright.spark import write_table
-from lakewright.spark.jobs.session import local_session
+from lakewright.spark.spark_session import local_session
 from support.chaos.roles import Plan, Role, rows_of
 from support.jvm import SHORT_LIVED
 

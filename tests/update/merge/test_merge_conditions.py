@@ -8,12 +8,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from lakewright.dml.assignments import ColumnScope, MergeSide, source_col, target_col
+from lakewright.dml.matching import Condition, parse
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.predicate.builder import PredicateBuilder
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.predicate import PredicateBuilder
 from lakewright.spec.types import AtomicType, DataField, RowType
-from lakewright.update.merge.conditions import Condition, parse
-from lakewright.update.values import Scope, Side, source_col, target_col
 from support.effort import examples
 
 FIELDS = (
@@ -24,10 +24,10 @@ FIELDS = (
     DataField(4, "s", RowType(nullable=True, fields=[DataField(5, "deep", AtomicType("INT"))])),
 )
 SOURCE = pa.schema({"id": pa.int64(), "name": pa.string(), "price": pa.decimal128(12, 4), "flag": pa.bool_()})
-BOTH = Scope(FIELDS, SOURCE)
+BOTH = ColumnScope(FIELDS, SOURCE)
 
 
-def condition(text: str, scope: Scope = BOTH) -> Condition:
+def condition(text: str, scope: ColumnScope = BOTH) -> Condition:
     return parse(text, scope, "table d.t: the condition")
 
 
@@ -104,10 +104,13 @@ def test_equalities_are_those_of_the_outermost_ands() -> None:
 def test_sides_may_be_spelled_out_and_plain_names_are_enough_where_one_side_has_them() -> None:
     assert condition("target.id = SOURCE.id").equalities() == (("id", "id"),)
     assert {(ref.side, ref.name) for ref in condition("n > 1 AND flag").refs} == {
-        (Side.TARGET, "n"),
-        (Side.SOURCE, "flag"),
+        (MergeSide.TARGET, "n"),
+        (MergeSide.SOURCE, "flag"),
     }
-    assert condition("id = 1 AND name LIKE 'a%'", Scope((), SOURCE)).refs == {source_col("id"), source_col("name")}
+    assert condition("id = 1 AND name LIKE 'a%'", ColumnScope((), SOURCE)).refs == {
+        source_col("id"),
+        source_col("name"),
+    }
     assert condition("t.s.deep = s.id").refs == {target_col("s"), source_col("id")}
     assert condition("`t`.`n` = 1").refs == {target_col("n")}
 
@@ -115,7 +118,7 @@ def test_sides_may_be_spelled_out_and_plain_names_are_enough_where_one_side_has_
 def test_predicates_are_on_the_target_or_on_the_source_where_there_is_none() -> None:
     made = PredicateBuilder(FIELDS).equal("id", 3)
     assert parse(made, BOTH, "the condition").refs == {target_col("id")}
-    assert parse(made, Scope((), SOURCE), "the condition").refs == {source_col("id")}
+    assert parse(made, ColumnScope((), SOURCE), "the condition").refs == {source_col("id")}
     assert str(parse(made, BOTH, "the condition").on_target()) == "id = 3"
 
 
@@ -139,13 +142,13 @@ def test_conditions_that_cannot_be(text: str, says: str, column: str) -> None:
 
 def test_a_side_that_is_not_there_cannot_be_asked() -> None:
     with pytest.raises(ColumnNotExistException, match="no row of the target"):
-        condition("t.id = 1", Scope((), SOURCE))
+        condition("t.id = 1", ColumnScope((), SOURCE))
     with pytest.raises(ColumnNotExistException, match="no row of the source"):
-        condition("s.id = 1", Scope(FIELDS, pa.schema([])))
+        condition("s.id = 1", ColumnScope(FIELDS, pa.schema([])))
 
 
 def test_big_integers_are_not_compared_with_floats() -> None:
-    scope = Scope(FIELDS, pa.schema({"x": pa.float64(), "u": pa.uint64(), "d": pa.duration("s")}))
+    scope = ColumnScope(FIELDS, pa.schema({"x": pa.float64(), "u": pa.uint64(), "d": pa.duration("s")}))
     with pytest.raises(InvalidInputError, match="BIGINT"):
         condition("t.n = s.x", scope)
     assert condition("t.id = s.x", scope).equalities() == (("id", "x"),)

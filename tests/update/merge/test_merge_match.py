@@ -13,12 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakewright.dml.assignments import ColumnScope
+from lakewright.dml.matching import Matcher, parse
 from lakewright.errors import InvalidInputError
-from lakewright.spec.arrow import to_arrow_type
+from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.types import ArrayType, AtomicType, DataField
-from lakewright.update.merge.conditions import parse
-from lakewright.update.merge.match import Matcher
-from lakewright.update.values import Scope
 
 Make = Callable[[Random], Any]
 MOMENT = dt.datetime(2026, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone
@@ -169,7 +168,9 @@ def test_further_conditions_leave_out_pairs_of_equal_keys() -> None:
     target = pa.table({"k": [1, 1, 2, 3], "n": [5, None, 6, 7]})
     source = pa.table({"k": [1, 2, 3, 1], "m": [5, 5, 8, 4]})
     own = [DataField(0, "k", AtomicType("BIGINT")), DataField(1, "n", AtomicType("BIGINT"))]
-    condition = parse("t.k = s.k AND (t.n >= s.m OR s.m = 8) AND t.n <> 100", Scope(tuple(own), source.schema), "on")
+    condition = parse(
+        "t.k = s.k AND (t.n >= s.m OR s.m = 8) AND t.n <> 100", ColumnScope(tuple(own), source.schema), "on"
+    )
     matcher = Matcher(source, [(own[0], "k")], condition.residual())
     pairs = matcher.match(target)
     assert list(zip(pairs.target.tolist(), pairs.source.tolist(), strict=True)) == [(0, 0), (0, 3), (2, 1), (3, 2)]

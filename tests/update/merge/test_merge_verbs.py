@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
+from contract.fault_enumerator import stray_files
+from lakewright.dml.change_plan import ChangePlan
+from lakewright.dml.matching import Longs
+from lakewright.dml.row_location import LocatedRows, locate_rows
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.read.scan import FileSchemas
-from lakewright.read.splits.split import DataSplit
-from lakewright.testing.enumerator import stray_files
-from lakewright.update.find import LocatedRows, locate
-from lakewright.update.merge.clauses import MergePlan
-from lakewright.update.merge.match import Longs
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
+from lakewright.read.manifest_scan import FileSchemas
 from support.row_changes import KINDS, TRACKED, new_table
 
 APPEND = [kind for kind, (_, keys, _) in KINDS.items() if not keys]
@@ -321,15 +321,15 @@ def test_rows_can_be_joined_by_their_ids() -> None:
 def rivals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[lw.FileStoreTable, pa.Table]]:
     """Return a list of writes that somebody does while a merge decides what to insert."""
     waiting: list[tuple[lw.FileStoreTable, pa.Table]] = []
-    decide = MergePlan.inserts
+    decide = ChangePlan.inserts
 
-    def racing(plan: MergePlan, source: pa.Table, rows: Longs) -> pa.Table | None:
+    def racing(plan: ChangePlan, source: pa.Table, rows: Longs) -> pa.Table | None:
         while waiting:
             table, data = waiting.pop()
             lw.write_table(data, table)
         return decide(plan, source, rows)
 
-    monkeypatch.setattr(MergePlan, "inserts", racing)
+    monkeypatch.setattr(ChangePlan, "inserts", racing)
     return waiting
 
 
@@ -367,9 +367,9 @@ def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -
         store: TableStore, part: DataSplit, columns: Sequence[str], *, schemas: FileSchemas | None = None
     ) -> Iterator[LocatedRows]:
         seen.append(columns)
-        return locate(store, part, columns, schemas=schemas)
+        return locate_rows(store, part, columns, schemas=schemas)
 
-    monkeypatch.setattr("lakewright.update.merge.merge.locate", noting)
+    monkeypatch.setattr("lakewright.dml.change_tasks.locate_rows", noting)
     assert counts(table.merge(pa.table({"id": [100]}), "id").when_matched_delete().execute()) == (1, 0, 0)
     assert seen == [("id",)]
     on = "t.id = s.id AND t.n > 1 AND t.id < 50"

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.testing.enumerator import OPTIONS
-from lakewright.testing.storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from contract.fault_enumerator import OPTIONS
+from contract.faulty_storage import Fault, FaultKind, FaultyStorage, MemoryStorage
 from support.effort import each_once
 
 Upsert = Callable[[lw.FileStoreTable, pa.Table], object]
@@ -106,7 +106,7 @@ def test_whole_rows_are_written_without_a_look(monkeypatch: pytest.MonkeyPatch) 
     def never(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("lakewright.update.merge.merge.merged_rows", never)
+    monkeypatch.setattr("lakewright.dml.merge.merged_rows", never)
     whole = pa.table({"p": [9], "b": ["w"], "a": [9], "id": [1]})
     for upsert in UPSERTS:
         upsert(table, whole)

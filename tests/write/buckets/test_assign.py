@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.options import CoreOptions
-from lakewright.write.buckets import assign
-from lakewright.write.buckets.assign import Assigner, BucketLimits, Hashes, KeyHashes, channels_of
+from lakewright.spec.table_options import CoreOptions
+from lakewright.write import bucket_assignment
+from lakewright.write.bucket_assignment import Assigner, BucketLimits, HashArray, KeyHashes, channels_of
 from support.effort import examples
 
 INT32 = st.one_of(st.integers(-5, 5), st.integers(-(2**31), 2**31 - 1), st.sampled_from([-(2**31), 2**31 - 1]))
 BATCHES = st.lists(st.lists(INT32, max_size=30), max_size=6)
 
 
-def hashes_of(numbers: Iterable[int]) -> Hashes:
+def hashes_of(numbers: Iterable[int]) -> HashArray:
     return np.array(list(numbers), np.int32)
 
 
@@ -71,7 +71,7 @@ def test_assigning_whole_batches_is_assigning_hash_by_hash(
 
 
 def test_hashes_are_found_again_once_many_were_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assign, "_OVERLAY_MIN", 10)
+    monkeypatch.setattr(bucket_assignment, "_OVERLAY_MIN", 10)
     rng = np.random.default_rng(7)
     keys = KeyHashes({}, BucketLimits(100))
     hashes = rng.integers(-(2**31), 2**31, 2000).astype(np.int32)

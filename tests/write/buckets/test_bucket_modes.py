@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.compact.job import compact_table
+from lakewright.compact.compaction_job import compact_table
 from lakewright.errors import CommitConflictError, InvalidMessageError, UnsupportedError
-from lakewright.metadata.store import TableStore
-from lakewright.read.builder import ReadBuilder
-from lakewright.spec.schema.table_schema import BucketMode
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.read_builder import ReadBuilder
+from lakewright.spec.table_schema import BucketMode
 from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
-from lakewright.write.buckets.cross_partition import CrossPartitionRouter
+from lakewright.write.cross_partition import CrossPartitionRouter
 from support.bucket_tables import committed, keyed_store, new_task, read_all, with_kinds
 from support.effort import every_second
 from support.golden import expected

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.keyed_rows import DELETE, VALUE_KIND
-from lakewright.spec.rows.binary_row import decode_row
-from lakewright.write.buckets.cross_partition import CrossPartitionRouter
-from lakewright.write.buckets.routing import Group
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import decode_row
+from lakewright.spec.manifest import EMPTY_ROW
+from lakewright.spec.system_columns import DELETE, VALUE_KIND
+from lakewright.write.bucket_routing import RowGroup
+from lakewright.write.cross_partition import CrossPartitionRouter
 from support.bucket_tables import keyed_store, new_task, with_kinds
 from support.effort import examples
 
@@ -52,7 +52,7 @@ class Buckets:
     rows: dict[tuple[str | None, int], dict[int, int]] = field(default_factory=dict)
     log: list[tuple[str | None, int, int, int]] = field(default_factory=list)  # partition, key, value, kind
 
-    def apply(self, groups: list[Group]) -> None:
+    def apply(self, groups: list[RowGroup]) -> None:
         assert len({(g.partition, g.bucket) for g in groups}) == len(groups)
         for group in groups:
             (partition,) = decode_row(group.partition, self.store.partition_types)

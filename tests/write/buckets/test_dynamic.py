@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import AlreadyExistsError, CommitConflictError, CorruptTableError, InvalidInputError
-from lakewright.metadata.store import TableStore
-from lakewright.spec.buckets import row_hashes
-from lakewright.spec.datafile import EMPTY_ROW, HASH
-from lakewright.spec.rows.binary_row import encode_row
-from lakewright.write.buckets.assign import Assigner
-from lakewright.write.buckets.dynamic import DynamicRouter, HashFiles, hash_file_path
-from lakewright.write.buckets.routing import Group, IndexChange
-from lakewright.write.task import Place
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.bucket_hash import row_hashes
+from lakewright.spec.manifest import EMPTY_ROW, HASH
+from lakewright.write.bucket_assignment import Assigner
+from lakewright.write.bucket_routing import IndexChange, RowGroup
+from lakewright.write.dynamic_buckets import DynamicRouter, HashFiles, hash_file_path
+from lakewright.write.write_task import PartitionBucket
 from support.bucket_tables import commit_index, keyed_store, new_task, with_kinds
 from support.read_tables import golden_store
 
@@ -39,7 +39,7 @@ def part(name: str, store: TableStore) -> bytes:
     return encode_row((name,), store.partition_types)
 
 
-def keys_by_place(groups: list[Group]) -> dict[Place, list[int]]:
+def keys_by_place(groups: list[RowGroup]) -> dict[PartitionBucket, list[int]]:
     return {(g.partition, g.bucket): g.rows["k"].to_pylist() for g in groups}
 
 
@@ -48,7 +48,7 @@ def live(store: TableStore, partition: bytes) -> dict[int, list[int]]:
     return {b: h.tolist() for b, h in files.read(files.of_partition(partition)).items()}
 
 
-def new_names(changes: Mapping[Place, IndexChange]) -> dict[Place, list[str]]:
+def new_names(changes: Mapping[PartitionBucket, IndexChange]) -> dict[PartitionBucket, list[str]]:
     return {place: [f.file_name for f in change.new_index_files] for place, change in changes.items()}
 
 
@@ -176,7 +176,7 @@ def test_several_assigners_of_one_commit_share_the_work(store: TableStore) -> No
     a = part("a", store)
     table = rows(range(200))
     for keys in (table, pa.concat_tables([table, rows(range(200, 230))])):
-        changes: dict[Place, IndexChange] = {}
+        changes: dict[PartitionBucket, IndexChange] = {}
         for number in range(3):
             router = DynamicRouter(new_task(store), Assigner(number, 3))
             mine = keys.filter(pa.array(_assigner_of(keys, store) == number))

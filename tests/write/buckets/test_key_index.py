@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.spec.types import AtomicType, DataField
-from lakewright.write.buckets import key_index
-from lakewright.write.buckets.key_index import KeyIndex
+from lakewright.write import cross_partition
+from lakewright.write.cross_partition import KeyIndex
 from support.effort import examples
 
 FIELDS = (DataField(0, "d", AtomicType("DOUBLE")), DataField(1, "s", AtomicType("STRING")))
@@ -32,9 +32,11 @@ def table(keys: Sequence[tuple[float | None, str | None]]) -> pa.Table:
 
 @pytest.fixture(params=[False, True], ids=["hashes", "one hash for all"])
 def clash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_index, "_RECENT_MIN", 4)
+    monkeypatch.setattr(cross_partition, "_RECENT_MIN", 4)
     if request.param:
-        monkeypatch.setattr(key_index, "row_hashes", lambda columns, _types: np.full(len(columns[0]), -7, np.int32))
+        monkeypatch.setattr(
+            cross_partition, "row_hashes", lambda columns, _types: np.full(len(columns[0]), -7, np.int32)
+        )
 
 
 @pytest.mark.usefixtures("clash")

@@ -8,10 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakewright.formats.hash_index import Hashes
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.write.buckets.dynamic import DynamicRouter, HashFiles
-from lakewright.write.buckets.lookup import NEW, KeyLookup
+from lakewright.formats.index_kinds import Hashes
+from lakewright.spec.manifest import EMPTY_ROW
+from lakewright.write.dynamic_buckets import NEW, DynamicRouter, HashFiles, KeyLookup
 from support.bucket_tables import commit_index, keyed_store, new_task, with_kinds
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64()})

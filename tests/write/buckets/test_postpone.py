@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakewright.commit.message.message import CommitMessage
+from lakewright.commit.commit_message import CommitMessage
 from lakewright.errors import InvalidInputError
-from lakewright.formats.open import open_reader
-from lakewright.metadata.store import TableStore
-from lakewright.spec.keyed_rows import stored_fields
+from lakewright.formats.format_registry import open_reader
+from lakewright.metadata.table_store import TableStore
+from lakewright.spec.system_columns import stored_fields
 from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
-from lakewright.write.writer import WriteJob
+from lakewright.write.table_writer import WriteJob
 from support.bucket_tables import committed, keyed_store, read_all
 from support.read_tables import golden_store
 

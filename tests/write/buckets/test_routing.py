@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.spec.buckets import bucket_of
-from lakewright.spec.datafile import EMPTY_ROW
-from lakewright.spec.rows.binary_row import encode_row
-from lakewright.spec.schema.declaration import Schema, new_table_schema
+from lakewright.spec.binary_row import encode_row
+from lakewright.spec.bucket_hash import bucket_of
+from lakewright.spec.manifest import EMPTY_ROW
+from lakewright.spec.scalars import from_scalar, to_array
+from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.types import AtomicType, DataField, Value
-from lakewright.spec.values import from_scalar, to_array
-from lakewright.write.buckets.routing import Group, HashRouter, Routing, route, run_bounds, stable_order
+from lakewright.write.bucket_routing import HashRouter, Routing, RowGroup, route, run_bounds, stable_order
 from support.effort import examples
 
 N = DataField(0, "n", AtomicType("BIGINT"))
@@ -43,7 +43,7 @@ def reference(table: pa.Table, routing: Routing) -> dict[tuple[bytes, int], list
     return groups
 
 
-def as_dict(groups: list[Group]) -> dict[tuple[bytes, int], list[object]]:
+def as_dict(groups: list[RowGroup]) -> dict[tuple[bytes, int], list[object]]:
     out = {(g.partition, g.bucket): g.rows["n"].to_pylist() for g in groups}
     assert len(out) == len(groups), "a group stands there twice"
     return out

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import InvalidInputError, LakewrightError
-from lakewright.spec.arrow import from_arrow_schema
+from lakewright.spec.arrow_types import from_arrow_schema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
-from lakewright.write.input.align import Aligner, align
+from lakewright.write.alignment import Aligner, align
 
 D = Decimal
 NAN = float("nan")

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.engine_registry import engine_verb
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.write.input.frames import engine_verb, in_process
+from lakewright.write.input_data import to_local_data
 from support.effort import each_once
 
 SCHEMA = pa.schema({"id": pa.int64(), "k": pa.string(), "n": pa.int64()})
@@ -119,4 +120,4 @@ def test_other_objects_of_such_libraries_are_no_frames() -> None:
     for module, name in (("pyspark.sql.types", "Row"), ("ray.dataset", "Dataset"), ("pysparkling.sql", "DataFrame")):
         other = _fake(module, name)
         assert engine_verb(other, "upsert") is None
-        assert in_process(other, "t") is other
+        assert to_local_data(other, "t") is other

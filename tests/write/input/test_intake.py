@@ -10,12 +10,11 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.arrow import to_arrow_schema
-from lakewright.spec.schema.declaration import Schema, new_table_schema
-from lakewright.spec.schema.table_schema import TableSchema
+from lakewright.spec.arrow_types import to_arrow_schema
+from lakewright.spec.schema import Schema, new_table_schema
+from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
-from lakewright.write.input.intake import Intake, KeyedIntake
-from lakewright.write.input.kinds import GivenKinds
+from lakewright.write.row_intake import GivenKinds, Intake, KeyedIntake
 
 COLUMNS = pa.schema({"k": pa.int64(), "f": pa.float64(), "v": pa.string()})
 

@@ -10,8 +10,8 @@ import pytest
 
 import lakewright as lw
 from lakewright.errors import InvalidInputError
-from lakewright.spec.options import CoreOptions
-from lakewright.write.input.kinds import GivenKinds, RowKinds, kept, kind_column, refuse_others_than_inserts, to_kinds
+from lakewright.spec.table_options import CoreOptions
+from lakewright.write.row_intake import GivenKinds, RowKinds, kept, kind_column, refuse_others_than_inserts, to_kinds
 
 
 def kinds(values: pa.Array | pa.ChunkedArray) -> list[int]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.write.input.frames import memory_bytes
+from lakewright.write.input_data import memory_bytes
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_categories_inside_lists(table: lw.FileStoreTable) -> None:
 
 
 def test_text_as_views_in_many_pieces(table: lw.FileStoreTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakewright.write.writer.STAGE_BYTES", 1_000)
+    monkeypatch.setattr("lakewright.write.table_writer.STAGE_BYTES", 1_000)
     text = [f"text number {n}, which is too long to be in the view itself" for n in range(100)]
     lw.write_table(pa.table({"c": pa.array(text, pa.string_view())}), table)
     assert lw.read_table(table, columns="c")["c"].to_pylist() == text

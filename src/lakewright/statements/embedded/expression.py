@@ -9,14 +9,21 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from lakewright.dml.assignments import ColumnExpression, ColumnRef, ColumnScope, MergeSide
 from lakewright.errors import ColumnNotExistException, InvalidInputError
-from lakewright.spec import arguments
-from lakewright.statements.change.names import mentioned
-from lakewright.statements.embedded.dialect.translate import translate
-from lakewright.statements.embedded.run import ZONE, add_functions, connected, read, time_zone
-from lakewright.statements.embedded.sources import ArrowRows, StatementSources
-from lakewright.statements.text import Fragment
-from lakewright.update.values import ColumnExpression, ColumnRef, Scope, Side
+from lakewright.spec import argument_checks
+from lakewright.statements.change_query import mentioned
+from lakewright.statements.embedded.dialect_queries import translate
+from lakewright.statements.embedded.duckdb_query import (
+    ZONE,
+    ArrowRows,
+    StatementSources,
+    add_functions,
+    connected,
+    read,
+    time_zone,
+)
+from lakewright.statements.sql_text import Fragment
 
 _ROW = "_lw_row"
 
@@ -28,13 +35,13 @@ class SQLExpression(ColumnExpression):
     text: str
     zone: str  # of this session, also on the workers of an engine
 
-    def needs(self, scope: Scope) -> Iterable[ColumnRef]:
+    def needs(self, scope: ColumnScope) -> Iterable[ColumnRef]:
         """Return the columns whose names occur in it."""
         refs = scope.refs()
         names = mentioned([Fragment(self.text, 0, len(self.text))], list(dict.fromkeys(ref.name for ref in refs)))
         return [ref for ref in refs if ref.name in names]
 
-    def evaluate(self, visible: pa.Table, sides: Mapping[Side, pa.Table | None], rows: int) -> pa.ChunkedArray:
+    def evaluate(self, visible: pa.Table, sides: Mapping[MergeSide, pa.Table | None], rows: int) -> pa.ChunkedArray:
         """Return the value for each row; columns of a merge are `t.name`, `s.name`, or a name that one side has."""
         numbers = pa.array(np.arange(rows))
         given = {side.value: table for side, table in sides.items() if table is not None}
@@ -79,7 +86,7 @@ def expr(text: str) -> SQLExpression:
     >>> lw.read_table(table)["name"].to_pylist()
     ['ANN1', 'bob']
     """
-    given = arguments.text("text", text)
+    given = argument_checks.check_text("text", text)
     tree = Fragment(given, 0, len(given)).tree
     refused = (exp.Query, exp.Window, exp.AggFunc, exp.Star)
     found = next((node for node in tree.walk() if isinstance(node, refused)), None)

@@ -1,1 +1,0 @@
-"""What every command is made of: its arguments, the place that it works on, and its output."""

@@ -1,1 +1,0 @@
-"""Commands that bring rows into tables and out of them."""

@@ -1,1 +1,0 @@
-"""Commands that keep tables in order: their files, their history, their copies."""

@@ -1,1 +1,0 @@
-"""Commands that make, change and remove databases, tables, tags and branches."""

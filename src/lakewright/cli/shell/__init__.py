@@ -1,1 +1,0 @@
-"""`lakewright sql`: statements, scripts and the prompt."""

@@ -1,1 +1,0 @@
-"""Sorting the rows of an append table: columns in, one sort key per row; rows in any order in, sorted files out."""

@@ -1,0 +1,1 @@
+"""Delete, update, upsert, merge and distributed writes: one plan, one runner, two strategies."""

@@ -1,0 +1,1 @@
+"""The interface of execution engines, the life of a job, and the local engine."""

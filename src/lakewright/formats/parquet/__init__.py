@@ -1,1 +1,0 @@
-"""Parquet files: Arrow columns in, one file with page checksums and statistics out, and back."""

@@ -1,0 +1,1 @@
+"""polars, DuckDB and PyTorch."""

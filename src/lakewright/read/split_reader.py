@@ -1,0 +1,245 @@
+"""A split to batches: open, evolve, merge or drop deleted rows, filter, project.
+
+What always holds: batches come in plan order with one schema; the values of partition columns come from the manifest,
+never from a file; deletion vectors count rows as they lie in the file, before anything is filtered; rows of a key are
+merged before a filter sees them, so no filter brings an older version back. Nothing is read before the first batch is
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakewright.formats.deletion_vectors import Positions, live_mask
+from lakewright.lsm.merge_rows import MergeRules, drop_retracts
+from lakewright.lsm.sorted_runs import Section, merge_runs, sections
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_file_reader import BucketReader, KeyedFiles, begun, explain_missing_files
+from lakewright.read.data_split import DataSplit
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.read.projection import Projection
+from lakewright.read.pruning import written_fields
+from lakewright.spec.arrow_take import filtered
+from lakewright.spec.manifest import DataFile
+from lakewright.spec.merge_engine import MergeEngine
+from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns, simplify
+from lakewright.spec.scalars import to_array
+from lakewright.spec.system_columns import ROW_ID, SEQUENCE_NUMBER
+from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.types import DataField, Value
+from lakewright.storage.concurrency import mapped
+
+Unit: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
+_SYSTEM_IDS = frozenset({ROW_ID.id, SEQUENCE_NUMBER.id})
+# Of files with deleted rows so many are decoded at a time: they are still in the processor's caches when those that are
+# left are copied, and the memory that they took is used again for the next ones.
+_FILTERED_ROWS = 1 << 18
+_WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReader:
+    """Reads splits of one table with one projection and one filter; it can be shared by threads."""
+
+    store: TableStore
+    schemas: FileSchemas
+    projection: Projection
+    predicate: Predicate = TRUE
+    threads: int = 1  # that merge the rows of one section
+
+    def read(self, split: DataSplit) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split that fulfil the filter: in file order, or in key order where rows are merged."""
+        for unit in self.units(split):
+            yield from unit()
+
+    def units(self, split: DataSplit) -> list[Unit]:
+        """Return the parts of a split that can be read side by side: files, or sections to be merged."""
+        residual = self.residual(split)
+        if residual == FALSE:
+            return []
+        if not split.needs_merge:
+            return [partial(self._read_group, split, group, residual) for group in split.row_groups()]
+        spec = MergeRules.of_schema(self.store.schema, table=self.store.name)
+        types = [field.type for field in spec.key.fields]
+        number_of = {file: at for at, file in enumerate(split.files)}
+        units: list[Unit] = []
+        for section in sections(split.files, types):
+            if len(section.files) == 1 and not section.files[0].delete_row_count:
+                # A file holds each of its keys once, and no other file of the split has one of them.
+                units.append(partial(self._read_group, split, (number_of[section.files[0]],), residual))
+            else:
+                units.append(partial(self._read_section, split, section, spec, residual))
+        return units
+
+    def residual(self, split: DataSplit) -> Predicate:
+        """Return the predicate that the rows of a split must still fulfil; FALSE means that none of them can match."""
+        return simplify(self.predicate, self._known(split))
+
+    def _known(self, split: DataSplit) -> Mapping[str, Value]:
+        keys = self.store.schema.partition_keys
+        return dict(zip(keys, self.store.partition_values(split.partition_bytes), strict=True))
+
+    def _files(self, split: DataSplit) -> BucketReader:
+        return BucketReader(self.store, self.schemas, split.partition_bytes, split.bucket)
+
+    def _read_section(
+        self, split: DataSplit, section: Section, spec: MergeRules, residual: Predicate
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the merged rows of files that share keys, in key order."""
+        columns = self._merged_fields(spec)
+        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+        share = memory // len(section.runs)
+        place = split.partition_bytes, split.bucket
+        exact = not section.ages_are_apart
+        files = KeyedFiles(self.store, self.schemas, *place, columns, split.deletions(), share, exact, split.ranges())
+        # A version of a row that does not match may hide one that does, so only the key, which all versions share, is
+        # compared before the merge.
+        skip = project_columns(residual, spec.key.names)
+        runs = [files.read_run(run, skip=skip, level=spec.needs_lookup) for run in section.runs]
+        with ExitStack() as stack:
+            for run in runs:
+                stack.enter_context(closing(run))
+            stack.enter_context(explain_missing_files(self.store, split.snapshot_id))
+            sources, threads = begun(self.store.storage, runs), self.threads
+            for rows in merge_runs(sources, spec, memory_bytes=memory // threads, each=partial(mapped, threads)):
+                yield from self._finished(drop_retracts(rows), residual)
+
+    def _finished(self, rows: pa.Table, residual: Predicate) -> Iterator[pa.RecordBatch]:
+        """Yield merged rows that fulfil the filter, in the columns of the result."""
+        names = [field.name for field in self.projection.read_fields]
+        for batch in _batches(rows.select(names), rows.num_rows):
+            out = self._selected(batch, None, residual)
+            if out.num_rows:
+                yield out
+
+    def _merged_fields(self, spec: MergeRules) -> tuple[DataField, ...]:
+        """Return the columns that a merge needs. If a merge keeps whole rows, a part of a ROW is enough."""
+        parts = {field.name: field for field in self.projection.read_fields} if spec.engine in _WHOLE_ROWS else {}
+        needed = spec.needed(field.name for field in self.projection.read_fields)
+        return tuple(parts.get(name) or self.store.schema.field(name) for name in needed)
+
+    def _read_group(self, split: DataSplit, group: Sequence[int], residual: Predicate) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one file of a split, or of the files that hold columns of the same rows."""
+        for _, batch, live in self.positioned(split, group, residual):
+            out = self._selected(batch, live, residual)
+            if out.num_rows:
+                yield out
+
+    def positioned(
+        self, split: DataSplit, group: Sequence[int], residual: Predicate = TRUE
+    ) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
+        """Yield all columns to read of a group's rows: the position of the first, the batch, which rows are live.
+
+        None stands for all of them. What cannot match `residual` may be left out, a batch at a time.
+        """
+        known = self._known(split)
+        constants = [
+            to_array([known[f.name]], f.type)[0] if f.name in known else None for f in self.projection.read_fields
+        ]
+        with explain_missing_files(self.store, split.snapshot_id):
+            deleted = self._deleted(split, group)
+            batch_rows = None if deleted is None else _FILTERED_ROWS
+            for position, batch in self._rows(split, group, residual, batch_rows):
+                live = None if deleted is None else live_mask(deleted, position, batch.num_rows)
+                yield position, self._completed(batch, constants), live
+
+    def _rows(
+        self, split: DataSplit, group: Sequence[int], residual: Predicate, batch_rows: int | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the columns that files hold, with the positions of their first rows; all rows count."""
+        keys = self.store.schema.partition_keys
+        fields = tuple(field for field in self.projection.read_fields if field.name not in keys)
+        file = split.files[group[0]]
+        within = split.ranges().get(file.file_name)
+        if len(group) == 1:
+            return self._files(split).rows(file, fields, residual, batch_rows=batch_rows, within=within)
+        return self._zipped_rows(self._files(split), [split.files[at] for at in group], fields, within)
+
+    def _zipped_rows(
+        self, source: BucketReader, files: Sequence[DataFile], fields: Sequence[DataField], within: range | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows whose columns lie in several files, each column from the newest file that has it."""
+        order = sorted(range(len(files)), key=lambda at: (-files[at].max_sequence_number, files[at].file_name))
+        takes: dict[int, list[int]] = {} if fields else {order[0]: []}
+        for number, field in enumerate(fields):
+            holder = next((at for at in order if self._holds(files[at], field)), order[0])
+            takes.setdefault(holder, []).append(number)
+        numbers = [number for some in takes.values() for number in some]
+        back = [numbers.index(number) for number in range(len(fields))]
+        names = [field.name for field in fields]
+        with ExitStack() as stack:
+            sources = [
+                stack.enter_context(closing(source.rows(files[at], [fields[n] for n in some], within=within)))
+                for at, some in takes.items()
+            ]
+            for position, parts in _side_by_side(sources, within if within is not None else range(files[0].row_count)):
+                columns = [column for part in parts for column in part.columns]
+                yield position, _batch([columns[at] for at in back], names, parts[0].num_rows)
+
+    def _holds(self, file: DataFile, field: DataField) -> bool:
+        if field.id in _SYSTEM_IDS:
+            return True  # taken from the newest file
+        written = written_fields(self.schemas.fields_of(file.schema_id), file.write_cols)
+        return any(column.id == field.id for column in written)
+
+    def _deleted(self, split: DataSplit, group: Sequence[int]) -> Positions | None:
+        deletion = split.deletion_of(group)
+        if deletion is None:
+            return None
+        anchor = next(at for at in group if split.deletion_files[at] is deletion)
+        return self._files(split).deleted(split.files[anchor], deletion)
+
+    def _completed(self, batch: pa.RecordBatch, constants: Sequence[pa.Scalar | None]) -> pa.RecordBatch:
+        """Put the partition columns among those that the file holds."""
+        stored = iter(batch.columns)
+        rows = batch.num_rows
+        columns = [next(stored) if scalar is None else pa.repeat(scalar, rows) for scalar in constants]
+        return _batch(columns, [f.name for f in self.projection.read_fields], rows)
+
+    def _selected(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
+        """Drop rows that are deleted or do not match, and keep the columns of the result."""
+        mask = None if live is None or live.all() else pa.array(live)
+        if residual != TRUE:
+            matched = residual.mask(batch)
+            mask = matched if mask is None else pc.and_kleene(mask, matched)
+        out = self.projection.apply(batch)
+        return out if mask is None else filtered(out, mask, pc.sum(mask).as_py() or 0)
+
+
+def _batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
+    """Return a table as batches; one without columns still has rows."""
+    if not table.column_names:
+        return [_batch([], [], rows)]
+    batches: list[pa.RecordBatch] = table.to_batches()
+    return batches
+
+
+def _side_by_side(
+    sources: Sequence[Iterator[tuple[int, pa.RecordBatch]]], rows_all: range
+) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
+    """Cut streams of the same rows, those at a range of positions, into batches that end at the same positions."""
+    if not rows_all:
+        return
+    current = [next(source)[1] for source in sources]
+    position = rows_all.start
+    while position < rows_all.stop:
+        rows = min(batch.num_rows for batch in current)
+        yield position, [batch.slice(0, rows) for batch in current]
+        position += rows
+        for at, source in enumerate(sources):
+            left = current[at].slice(rows)
+            current[at] = left if left.num_rows or position >= rows_all.stop else next(source)[1]
+
+
+def _batch(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:
+    if not columns:
+        return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
+    return pa.RecordBatch.from_arrays(list(columns), names=list(names))

@@ -1,1 +1,0 @@
-"""Splits: live files in, pieces of a plan that one worker reads by itself out."""

@@ -1,1 +1,0 @@
-"""`format("lakewright")`: options of Spark's own verbs and SQL in, reads, sinks and streams of a table out."""

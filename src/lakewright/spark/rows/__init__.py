@@ -1,1 +1,0 @@
-"""Row-level changes on Spark: deletes, updates, merges and changes by row id in, one snapshot each out."""

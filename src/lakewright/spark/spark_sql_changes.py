@@ -1,0 +1,460 @@
+"""Queries and change queries on Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from typing import TypeAlias, cast
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from lakewright.dml.change_plan import CLAUSE, value_name
+from lakewright.dml.change_runner import (
+    GROUP,
+    POSITION,
+    ChangeResults,
+    fold_applied,
+    insert_rows,
+    inserting_rows,
+    run_change,
+    with_all_columns,
+)
+from lakewright.dml.change_tasks import KeyedMergeTask, MergeTask, source_name
+from lakewright.dml.delete_update import delete_on, update_on
+from lakewright.dml.keyed_strategy import distribute_postponed, keyed_job, plan_merged_splits
+from lakewright.dml.row_changes import ChangeJob, PreparedChange, UpdateResult, change_method
+from lakewright.dml.row_location import select_groups
+from lakewright.errors import SQLSyntaxError
+from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
+from lakewright.read.split_sharing import cut_split
+from lakewright.spark.frame_operations import condition_of, sql_over
+from lakewright.spark.frame_read import frame_of
+from lakewright.spark.row_matching import (
+    BROADCAST_BYTES_MAX,
+    TASK,
+    changed_groups,
+    has_bounds,
+    has_plain_columns,
+    is_much_smaller,
+    key_bounds,
+    located_rows,
+    merged_by_bucket,
+    over_groups,
+    shuffle_by_group,
+    source_schema,
+    task_count,
+    write_merged,
+)
+from lakewright.spark.spark_engine import SparkEngine, SparkWork, compacting_on, size_of
+from lakewright.spark.spark_session import in_session_zone, is_connect
+from lakewright.spark.spark_types import arrow_schema_of, fields_of
+from lakewright.spec.predicate import Predicate, and_predicates
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.types import AtomicType, DataField
+from lakewright.statements import change_query as planned
+from lakewright.statements.bind_tables import BoundStatement, BoundTable, bind
+from lakewright.statements.change_pushdown import Verb, guard, merge_of, pruning, verb_of
+from lakewright.statements.change_query import ChangeQuery, RowSource, Text
+from lakewright.statements.insert_plan import SchemaMerge
+from lakewright.statements.spark_grammar import FragmentKind, args_by_name, text_by_name
+from lakewright.statements.sql_session import Session
+from lakewright.statements.sql_text import Args, Fragment
+from lakewright.statements.statements import Delete, MergeInto, Update
+from lakewright.statements.table_lookup import Lookup
+from lakewright.table.file_store_table import FileStoreTable
+from lakewright.table.verbs import add_missing_columns
+from lakewright.write.table_writer import WriteJob
+
+# ---- Queries over frames ---------------------------------------------------------------------------------------------
+# What always holds: parameters are bound, never pasted. Those by place (`?`) become parameters by name, because the
+# text that Spark gets has the slices in another order, and some of them twice.
+
+_NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
+# The kind of a syntax error, what Spark says, and where; 3.5 leaves out the code in the middle.
+_SAID = re.compile(
+    r"^\s*\[[\w.]+\]\s*(?P<what>.*?)(SQLSTATE: \w+)?\s*\(line (?P<line>\d+), pos (?P<at>\d+)\)", re.DOTALL
+)
+_NO_COLUMN = "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+
+Written: TypeAlias = Callable[[str | Fragment], str]  # how own text, or a slice, is written for Spark
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEvaluation:
+    """Evaluates slices of one statement with a Spark session."""
+
+    session: Session
+    lookup: Lookup
+    spark: SparkSession
+    statement: Fragment
+    args: Args
+
+    def bind(
+        self, fragments: Sequence[tuple[Fragment, FragmentKind]], at: tuple[FileStoreTable, int | None] | None = None
+    ) -> BoundStatement:
+        """Look up the tables of some slices; `at` is a table whose snapshot is given."""
+        return bind(self.session, self.lookup, fragments, self.args, at)
+
+    def query(self, query: Fragment, at: tuple[FileStoreTable, int | None] | None = None) -> DataFrame:
+        """Return the rows of a query."""
+        return self.run(self.bind([(query, FragmentKind.QUERY)], at), lambda written: written(query))
+
+    def run(
+        self, bound: BoundStatement, compose: Callable[[Written], str], frames: Mapping[str, DataFrame] | None = None
+    ) -> DataFrame:
+        """Return the rows of text that `compose` makes of slices, over their relations and more frames by name."""
+        every = {**frames_of(self.spark, bound.relations), **(frames or {})}
+        numbers = {piece.fragment: number for number, piece in enumerate(bound.pieces)}
+
+        def written(part: str | Fragment) -> str:
+            if isinstance(part, str):
+                return part.replace("{", "{{").replace("}", "}}") if every else part
+            return text_by_name(
+                bound.text(numbers[part], placeholder, escape_braces=bool(every)), part, self.statement, self.args
+            )
+
+        try:
+            return evaluated(self.spark, compose(written), args_by_name(self.args), every)
+        except AnalysisException as error:
+            explain_missing(bound, error)
+            raise
+
+
+def evaluated(spark: SparkSession, text: str, args: Args, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
+    """Return the rows of text over frames, which it names in braces."""
+    return sql_over(spark, text, cast("dict[str, object]", args) or None, frames or {})
+
+
+def frames_of(spark: SparkSession, relations: Sequence[BoundTable]) -> dict[str, DataFrame]:
+    """Return the rows of relations as frames, by the names that `placeholder` gives them."""
+    return {_key(relation): frame_of(spark, relation.builder(), filters_again=True) for relation in relations}
+
+
+def placeholder(relation: BoundTable) -> str:
+    """Return how the text of a statement names the frame of a relation."""
+    return "{" + _key(relation) + "}"
+
+
+def _key(relation: BoundTable) -> str:
+    return f"{relation.name}_rows"  # no name of an argument of spark.sql
+
+
+def syntax_error(spark: SparkSession, statement: Fragment, error: ParseException) -> SQLSyntaxError:
+    """Return the error of this library for a text that Spark cannot read, with its place in the user's own text."""
+    found = error
+    if not is_connect(spark):
+        try:  # the text that Spark was given has other names of tables, and thus other places
+            spark._jsparkSession.sessionState().sqlParser().parsePlan(statement.text)  # noqa: SLF001 - only to see where
+        except ParseException as own:
+            found = own
+    said = _SAID.search(str(found))
+    if said is None:
+        return statement.error(str(found).strip().partition("\n")[0])
+    lines = statement.text.split("\n")[: int(said["line"]) - 1]
+    at = sum(len(line) + 1 for line in lines) + int(said["at"])
+    return statement.error(said["what"].strip().rstrip("."), min(at, len(statement.text)) if found is not error else 0)
+
+
+def explain_missing(bound: BoundStatement, error: AnalysisException) -> None:
+    """Raise an error of ours if Spark does not know a table or a column that we do not know either."""
+    condition = condition_of(error)
+    said = error.getMessageParameters() or {}
+    if condition == _NO_COLUMN:
+        proposed = [name.rpartition("`.`")[2].strip("` ") for name in said.get("proposal", "").split(",")]
+        raise bound.missing_column(said.get("objectName", "").replace("`", ""), proposed) from error
+    if condition != _NOT_FOUND:
+        return
+    for name in bound.left:
+        spelled = ".".join(f"`{part.replace('`', '``')}`" for part in name.parts)
+        if said.get("relationName", "").lower() == spelled.lower():
+            raise bound.missing(name) from None
+
+
+# ---- UPDATE, DELETE, MERGE -------------------------------------------------------------------------------------------
+# rows of the table with their places, the source --change query of Spark--> rows that change, with their new values
+#            --shuffle by group--> tasks apply them with the core's own code --> one commit
+#
+# Spark evaluates every expression of the user, except in simple statements that the verbs of the library do exactly
+# alike (`statements.change_pushdown`): those need no query. Any other statement is prepared anew for each attempt at
+# the
+# commit, and reads the table at the snapshot of the attempt, also in subqueries. What always holds: nothing of the
+# rows comes to the driver but the bounds of the keys of a source; a statement that fails leaves no file behind.
+
+_TARGET, _SOURCE = "lw_target", "lw_source"  # how the text of a change query names its frames
+_PLACEHOLDERS = {RowSource.TARGET: "{lw_target}", RowSource.SOURCE: "{lw_source}"}
+_HASHED_MAX = 3  # columns by which new rows are spread over the tasks
+
+
+def change_rows(evaluation: SparkEvaluation, statement: Update | Delete | MergeInto) -> UpdateResult:
+    """Change the rows of a table as a statement says, in one snapshot."""
+    spark = evaluation.spark
+    table = in_session_zone(spark, evaluation.session.changeable(statement.table))
+    if isinstance(statement, MergeInto):
+        table = _evolved(evaluation, table, statement)
+    work = _Change(evaluation, table, statement)
+    verb = work.verb()
+    if verb is not None and verb.values is None:
+        return delete_on(SparkEngine(spark), table.store, verb.where)
+    if verb is not None and verb.values is not None:
+        return update_on(SparkEngine(spark), table.store, verb.values, verb.where)
+    operation = type(statement).__name__.upper()
+    return run_change(table.store, work.prepare, operation=operation, run=compacting_on(spark))
+
+
+def _evolved(evaluation: SparkEvaluation, table: FileStoreTable, merge: MergeInto) -> FileStoreTable:
+    """Add the columns of the source that the table lacks, for clauses that take all columns."""
+    how = SchemaMerge.of(evaluation.session, evaluation.lookup, merge.table, always=merge.evolve)
+    if not how.adds or all(clause.assignments is not None for clause in merge.clauses):
+        return table
+    return add_missing_columns(
+        table, how.columns(table, arrow_schema_of(_source_frame(evaluation, table, merge, None)[0].schema))
+    )
+
+
+def _source_frame(
+    evaluation: SparkEvaluation, table: FileStoreTable, merge: MergeInto, base: Snapshot | None
+) -> tuple[DataFrame, tuple[BoundTable, ...]]:
+    """Return the rows of the source of a merge, and the tables of ours that it reads."""
+    at = (table, None if base is None else base.id)
+    bound = evaluation.bind([(merge.source, FragmentKind.RELATION)], at)
+    frame = evaluation.run(bound, lambda written: "".join(written(part) for part in planned.source_query(merge)))
+    return frame, bound.relations
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The source of a merge in one attempt."""
+
+    frame: DataFrame
+    bytes: int | None
+    is_persisted: bool = False
+
+    @contextmanager
+    def persisted_if_small(self, target_bytes: int) -> Iterator[_Source]:
+        """Persist the source within a `with` block, if it is much smaller than the files of the table."""
+        if not is_much_smaller(self.bytes, target_bytes):
+            yield self
+            return
+        kept = self.frame.persist()
+        try:
+            yield replace(self, frame=kept, is_persisted=True)
+        finally:
+            kept.unpersist()
+
+    def keys(self, plan: ChangeQuery) -> tuple[DataFrame, list[tuple[DataField, str]]]:
+        """Return the columns that must be equal and have one type, so that bounds of one say something of the other.
+
+        They come as a frame with columns `k0`, `k1`, ..., and with the columns of the target that they equal.
+        """
+        columns: list[Column] = []
+        found: list[tuple[DataField, str]] = []
+        known = {field.name: field for field in plan.store.schema.fields}
+        for name, other in plan.equal:
+            if name not in known or self.frame.columns.count(other) > 1:
+                continue
+            alias = f"k{len(found)}"
+            column = F.col(_quoted(other)).alias(alias)
+            if has_bounds(known[name], fields_of(self.frame.select(column).schema)[0].type):
+                columns.append(column)
+                found.append((known[name], alias))
+        return self.frame.select(*columns), found
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A statement that changes rows, prepared for the snapshot of each attempt."""
+
+    evaluation: SparkEvaluation
+    table: FileStoreTable
+    statement: Update | Delete | MergeInto
+
+    @property
+    def store(self) -> TableStore:
+        return self.table.store
+
+    def prepare(self, base: Snapshot | None) -> PreparedChange:
+        """Change rows of a snapshot."""
+        is_keyed = bool(self.store.schema.primary_keys)
+        base = distribute_postponed(self.store, base) if is_keyed else base
+        source: _Source | None = None
+        relations: tuple[BoundTable, ...] = ()
+        if isinstance(self.statement, MergeInto):
+            frame, relations = _source_frame(self.evaluation, self.table, self.statement, base)
+            source = _Source(frame, size_of(frame))
+        plan = self._plan(source)
+        bound = self._bound(plan, base)
+        attempt = _Attempt(self.evaluation, plan, bound, base, pruning(plan, bound, *self._given))
+        prepared = attempt.prepared(source)
+        unchanged = guard(self.table, plan, (*relations, *bound.relations), inserted=bool(prepared.inserted))
+        return replace(prepared, unchanged=unchanged, reads=attempt.reads)
+
+    def verb(self) -> Verb | None:
+        """Return the verb of the library that does the same without a query, if there is one."""
+        if isinstance(self.statement, MergeInto):
+            return None
+        plan = self._plan(None)
+        return verb_of(plan, self._bound(plan, None), *self._given)
+
+    def _bound(self, plan: ChangeQuery, base: Snapshot | None) -> BoundStatement:
+        at = self.table, None if base is None else base.id
+        return self.evaluation.bind([(fragment, FragmentKind.EXPRESSION) for fragment in plan.fragments], at)
+
+    @property
+    def _given(self) -> tuple[Args, str]:
+        return self.evaluation.args, self.evaluation.lookup.zone
+
+    def _plan(self, source: _Source | None) -> ChangeQuery:
+        match self.statement:
+            case Update():
+                return planned.plan_update(self.store, self.statement)
+            case Delete():
+                return planned.plan_delete(self.store, self.statement)
+            case MergeInto():
+                return planned.plan_merge(self.store, self.statement, [] if source is None else source.frame.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt at a change, on one snapshot."""
+
+    evaluation: SparkEvaluation
+    plan: ChangeQuery
+    bound: BoundStatement
+    base: Snapshot | None
+    predicate: Predicate  # every row of the target that may change fulfils it
+
+    @property
+    def store(self) -> TableStore:
+        return self.plan.store
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of the table that decide which rows change, and to what."""
+        return tuple(name for name in self.plan.reads if name in self.store.schema.field_names)
+
+    def prepared(self, source: _Source | None) -> PreparedChange:
+        """Find the rows that change and apply what happens to them."""
+        if source is None:
+            return self._apply(None, self.predicate)
+        merged = self._merged(source.frame)
+        if merged is not None:
+            return merged
+        with source.persisted_if_small(sum(self._bytes(part) for part in self._parts(self.predicate))) as kept:
+            predicate = self.predicate
+            if kept.is_persisted and not self.plan.reaches_all:
+                bounds = key_bounds(*kept.keys(self.plan), self.store.schema.partition_keys)
+                predicate = and_predicates((bounds, predicate))
+            return self._apply(kept, predicate)
+
+    def _merged(self, frame: DataFrame) -> PreparedChange | None:
+        """Merge bucket by bucket, without a query, if the merge of the library does what the statement says."""
+        if not self.store.schema.primary_keys or not has_plain_columns(frame):
+            return None
+        source = source_schema(frame, self.store.name)
+        plan = merge_of(self.plan, self.bound, source, self.evaluation.args, self.evaluation.lookup.zone)
+        return None if plan is None else merged_by_bucket(frame, self.store, plan, self.base)
+
+    def _bytes(self, part: DataSplit) -> int:
+        return sum(file.file_size for file in part.files)
+
+    def _parts(self, predicate: Predicate) -> list[DataSplit]:
+        """Return the groups of files that may hold rows which fulfil a predicate."""
+        if self.base is None:
+            return []
+        if not self.store.schema.primary_keys:
+            return select_groups(self.store, self.base, predicate)
+        splits = plan_merged_splits(self.store, self.base, predicate)
+        return [part for split in splits for part in cut_split(self.store, split)]
+
+    def _apply(self, source: _Source | None, predicate: Predicate) -> PreparedChange:
+        store, plan = self.store, self.plan
+        parts = self._parts(predicate)
+        frame = self._changes(source, parts, predicate)
+        if not parts and not plan.inserts:
+            return PreparedChange(way=change_method(store))
+        tasks = task_count(self.evaluation.spark, store, parts, None if source is None else source.bytes)
+        frame = frame.select(self._task_of_row(tasks).alias(TASK), *self._columns())
+        if store.schema.primary_keys:
+            task = KeyedMergeTask(store, plan.decided, keyed_job(store), predicate)
+            like = frame if source is None else source.frame
+            return write_merged(shuffle_by_group(frame, parts, tasks, POSITION), task, like=like)
+        if self.base is None:
+            return self._inserted(frame.drop(TASK))
+        job = ChangeJob.on(store, self.base)
+        known = with_all_columns(job, parts)
+        done = changed_groups(
+            shuffle_by_group(frame, parts, tasks, POSITION),
+            known,
+            MergeTask(store, plan.decided, known.store),
+            inserts=store,
+        )
+        return replace(fold_applied(job, done.applied), inserted=done.inserted)
+
+    def _inserted(self, frame: DataFrame) -> PreparedChange:
+        """Insert rows into a table that has no snapshot."""
+        store, job = self.store, WriteJob.new(self.store)
+        task = over_groups(inserting_rows(job, MergeTask(store, self.plan.decided)))
+        work = SparkWork(frame, task, f"insert rows into {store.name}")
+        done: ChangeResults = insert_rows(SparkEngine(self.evaluation.spark), job, work)
+        messages = tuple(message for one in done.applied for message in one.messages)
+        return PreparedChange(messages, inserted=done.inserted, way=change_method(store))
+
+    # ---- frames
+
+    def _changes(self, source: _Source | None, parts: list[DataSplit], predicate: Predicate) -> DataFrame:
+        """Return the rows of the change query."""
+        spark, plan = self.evaluation.spark, self.plan
+        asked = predicate if self.store.schema.primary_keys else self.predicate
+        target = located_rows(spark, self.store, dict(enumerate(parts)), plan.reads, asked)
+        target = target.toDF(planned.GROUP, planned.POSITION, *plan.reads)
+        if source is not None and source.is_persisted and not plan.reaches_all:
+            target = self._matching(target, source)
+        frames = {_TARGET: target} | ({} if source is None else {_SOURCE: source.frame})
+        text, values = plan.type_query()
+        schema = self._run(text, frames).schema
+        zone = self.evaluation.lookup.zone
+        types = [field.type for field in arrow_schema_of(schema, time_zone=zone)][: len(values)]
+        casts_fail = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+        return self._run(plan.query(types, casts_fail=casts_fail), frames)
+
+    def _matching(self, target: DataFrame, source: _Source) -> DataFrame:
+        """Drop target rows without a match where they are read, instead of shuffling them to the source."""
+        frame, keys = source.keys(self.plan)
+        if not keys or (source.bytes or 0) > BROADCAST_BYTES_MAX:
+            return target
+        equal = [target[_quoted(field.name)] == frame[name] for field, name in keys]
+        return target.join(F.broadcast(frame), reduce(and_, equal), "left_semi")
+
+    def _run(self, text: Text, frames: dict[str, DataFrame]) -> DataFrame:
+        def compose(written: Written) -> str:
+            return self.plan.write(text, written, _PLACEHOLDERS.__getitem__)
+
+        return self.evaluation.run(self.bound, compose, frames)
+
+    def _columns(self) -> list[Column]:
+        """Return group, position, and what the task needs of a changed row, by their names there."""
+        values = [value_name(at) for at in range(len(self.plan.decided.values))]
+        named = [F.col(name).alias(source_name(at)) for at, name in enumerate((CLAUSE, *values))]
+        return [F.col("group").cast("int").alias(GROUP), F.col("position").cast("long").alias(POSITION), *named]
+
+    def _task_of_row(self, tasks: int) -> Column:
+        """Return the task of a row that has no group: rows with one primary key go to one task."""
+        plan, keys = self.plan, self.store.schema.primary_keys
+        plain = [field.name for field in self.store.schema.fields if isinstance(field.type, AtomicType)]
+        asked = keys or [*(name for name, _ in plan.equal), *plain]
+        names = list(dict.fromkeys(name for name in asked if name in plan.inserted))
+        if not plan.inserts or not names:
+            return F.lit(0)
+        hashed = (value_name(plan.decided.values[name]) for name in (names if keys else names[:_HASHED_MAX]))
+        return F.pmod(F.hash(*hashed), F.lit(tasks))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

@@ -1,1 +1,0 @@
-"""Writes on Spark: a frame in, one snapshot of all that the workers wrote out."""

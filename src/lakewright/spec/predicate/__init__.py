@@ -1,1 +1,0 @@
-"""Filters: text, expressions and literals of users in, predicates bound to columns of a table out."""

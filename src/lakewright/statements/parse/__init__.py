@@ -1,1 +1,0 @@
-"""The grammar of statements: text in, the values of `statements.model` out."""

@@ -1,1 +1,0 @@
-"""Row-level changes: a condition, a source or row ids in, commit messages of one snapshot out."""

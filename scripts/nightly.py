@@ -42,7 +42,7 @@ LOWEST = (
     "test_calls.py",
     "test_golden.py",
     "test_keyed_model.py",
-    *"spec formats metadata commit write read frames".split(),
+    *"spec formats metadata commit write read integrations".split(),
 )
 
 

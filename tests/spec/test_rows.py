@@ -31,7 +31,7 @@ from lakewright.spec.types import ArrayType, AtomicType, DataType, MapType, Valu
 from support.effort import examples
 from support.values import SCALARS, nested_types, scalar_types, values_of
 
-WAREHOUSE = Path(__file__).parents[2] / "golden" / "warehouse"
+WAREHOUSE = Path(__file__).parents[1] / "golden" / "warehouse"
 TS = 1_700_000_000_123_456_000
 
 VECTORS: list[tuple[str, Value, str]] = [

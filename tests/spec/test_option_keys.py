@@ -15,7 +15,7 @@ from lakewright.spec.option_values import ConfigOption
 from lakewright.spec.table_options import CoreOptions
 from support.options_page import KEYS, PAGE, options_page
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "lakewright"
 NAMES = {option.key(): name for name, option in vars(CoreOptions).items() if isinstance(option, ConfigOption)}
 DEFINITIONS = SOURCE / "spec" / "table_options.py"

@@ -64,6 +64,7 @@ _WRONG = {
     "args": _NO_ARGS,
     "name": [*_NO_TEXT, Path("x")],
     "data": _NO_ROWS,
+    "frames": _NO_ROWS,
 }
 _RIGHT: dict[str, object] = {"text": "SELECT 1 AS one", "script": "SELECT 1 AS one", "name": "v", "data": _ROWS}
 
@@ -87,12 +88,14 @@ def test_a_wrong_argument_is_an_error_that_names_it(call: str, tmp_path: Path) -
     needed = {
         name: _RIGHT.get(name, tmp_path)
         for name, one in inspect.signature(function).parameters.items()
-        if one.default is inspect.Parameter.empty
+        if one.default is inspect.Parameter.empty and one.kind is not inspect.Parameter.VAR_KEYWORD
     }
     function(**needed)
     for argument in inspect.signature(function).parameters:
         for value in _WRONG[argument]:
-            with pytest.raises(lw.LakewrightError, match=rf"\b{argument}\b"):
+            # Frames are given by names of their own.
+            named = "data" if argument == "frames" else argument
+            with pytest.raises(lw.LakewrightError, match=rf"\b{named}\b"):
                 function(**{**needed, argument: value})
 
 

@@ -286,6 +286,7 @@ class Aggregation:
     functions: Mapping[str, ColumnFunction]  # of all columns but those of the key
     remove_on_delete: bool
     sequence: tuple[str, ...]
+    required: frozenset[str]  # columns that must not be null, whatever the type of the rows says
 
     @classmethod
     def of_schema(cls, schema: TableSchema) -> Aggregation:
@@ -307,7 +308,8 @@ class Aggregation:
                 column=ignoring[0],
                 option="aggregation.remove-record-on-delete",
             )
-        return cls(functions, remove, tuple(sequence))
+        required = frozenset(field.name for field in schema.fields if not field.type.nullable)
+        return cls(functions, remove, tuple(sequence), required)
 
     def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         """Return the same columns: each is made from itself alone."""
@@ -336,10 +338,10 @@ class Aggregation:
 
     def _clear_deleted(self, rows: pa.Table) -> pa.Table:
         """Let rows that remove a record hold no values, or values from which later rows begin as if there were none."""
-        rows = clear_deleted(rows, {*self.functions} - {*self.sequence})
+        rows = clear_deleted(rows, {*self.functions} - {*self.sequence} - self.required)
         deletes = rows.column(VALUE_KIND.name).to_numpy() == DELETE
         for at, field in enumerate(rows.schema):
-            if not field.nullable and field.name in self.functions and field.name not in self.sequence:
+            if field.name in self.required and field.name in self.functions and field.name not in self.sequence:
                 values = one_array(rows.column(field.name))
                 kept = values.take(pa.array(np.arange(len(rows)), mask=deletes))
                 rows = rows.set_column(at, field, _without_nulls(kept, values, self.functions[field.name]))
@@ -372,7 +374,7 @@ class Aggregation:
                 gone = pa.nulls(len(keys), field.type) if array is None else array.take(pa.array(keys))
                 columns.append(
                     gone
-                    if field.nullable
+                    if field.name not in self.required
                     else _without_nulls(gone, one_array(first.column(field.name)), self.functions[field.name])
                 )
         return pa.Table.from_arrays(columns, schema=rows.schema)

@@ -141,7 +141,7 @@ def split_at_deletes(groups: KeyGroups, deletes: Flags) -> list[KeyGroups]:
 
 
 def clear_deleted(rows: pa.Table, names: AbstractSet[str]) -> pa.Table:
-    """Set nullable columns of rows of kind -D to null: what follows must not begin with the values of a deleted row."""
+    """Set columns of rows of kind -D to null: what follows must not begin with the values of a deleted row."""
     deletes = rows.column(VALUE_KIND.name).to_numpy() == DELETE
     places = pa.array(np.arange(len(rows)), mask=deletes)
     columns = [

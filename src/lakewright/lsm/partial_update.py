@@ -193,7 +193,8 @@ class PartialUpdate:
             clearable=frozenset(schema.field_names)
             - {*schema.primary_keys, *options.get(CoreOptions.SEQUENCE_FIELD)}
             - {name for group in groups for name in group.names}
-            - {*functions},
+            - {*functions}
+            - {field.name for field in schema.fields if not field.type.nullable},
         )
         made._check()
         return made

@@ -488,6 +488,8 @@ class _TakenSchemas:
 def _take_schemas(store: TableStore, source: Layout) -> _TakenSchemas:
     """Write the schemas of another branch that the current one lacks, and return the numbers that they have here."""
     there = {schema.id: schema for schema in SchemaFiles(store.storage, source).all()}
+    if not there:  # a drop or a rename of the branch removes its files one by one
+        raise FileNotFoundError(source.schema_directory)
     for _ in range(_TRIES_MAX):
         own = {schema.id: schema for schema in store.schemas.all()}
         numbers, missing = number_schemas(own, there)

@@ -10,6 +10,7 @@ import pytest
 import lakewright as lw
 from contract.fault_enumerator import stray_files
 from lakewright.commit.commit_message import CommitMessage
+from lakewright.engine.job_progress import Progress
 from lakewright.table.write_builder import BatchTableWrite
 
 
@@ -53,7 +54,7 @@ def test_merge_adds_columns_and_widens_types(table: lw.FileStoreTable) -> None:
 
 
 def test_progress_is_reported_after_every_batch(table: lw.FileStoreTable) -> None:
-    seen: list[lw.Progress] = []
+    seen: list[Progress] = []
     batches = pa.table({"id": pa.array(range(10), pa.int32())}).to_batches(max_chunksize=4)
     lw.write_table(batches, table, progress=seen.append)
     assert [step.rows for step in seen] == [4, 8, 10]

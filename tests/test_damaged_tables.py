@@ -43,6 +43,8 @@ from lakewright.formats import parquet_footer as parquet_pages
 from lakewright.formats.format_registry import open_reader
 from lakewright.metadata import snapshot_files
 from lakewright.metadata.manifest_files import CACHE, ManifestCache
+from lakewright.read.data_split import DataSplit
+from lakewright.read.read_builder import ReadBuilder
 from lakewright.spec.types import AtomicType, DataField
 from support.effort import examples, is_thin, thinned
 from support.golden import WAREHOUSE
@@ -295,7 +297,7 @@ def _add_data_probes(specimen: Specimen, table: lw.FileStoreTable, label: str, h
         specimen.add_probe(path, label, partial(_read_split, builder, split))
 
 
-def _read_split(builder: lw.ReadBuilder, split: lw.DataSplit) -> object:
+def _read_split(builder: ReadBuilder, split: DataSplit) -> object:
     return builder.new_read().to_arrow([split])
 
 

@@ -12,6 +12,9 @@ import pytest
 import lakewright as lw
 from contract import engine_suite
 from contract.engine_suite import Argument, EngineContract, Frame
+from lakewright.commit.table_commit import CommitResult
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
 from lakewright.storage.local_storage import LocalStorage
 from support.rest_server import running_rest
 
@@ -32,7 +35,7 @@ class Embedded:
 
     def write(
         self, frame: Frame, table: lw.FileStoreTable | str, mode: Argument = "append", **arguments: Argument
-    ) -> lw.CommitResult:
+    ) -> CommitResult:
         return lw.write_table(frame, table, mode, **arguments)
 
     def read(self, table: Argument, **arguments: Argument) -> pa.Table:
@@ -61,13 +64,13 @@ class Embedded:
             "DuckDB, a constant": len(relation.project("1 AS one").fetchall()),
         }
 
-    def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
+    def delete(self, table: lw.FileStoreTable, where: str) -> UpdateResult:
         return table.delete(where)
 
-    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> UpdateResult:
         return table.update(assignments, where)
 
-    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> lw.MergeBuilder:
+    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> MergeBuilder:
         return table.merge(frame.read_all(), on)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:

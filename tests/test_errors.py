@@ -9,6 +9,7 @@ import pytest
 
 import lakewright as lw
 from lakewright import errors
+from lakewright.errors import TableAlreadyExistException, TableNotExistException
 from lakewright.spec.identifier import Identifier
 
 ALSO: dict[type[errors.LakewrightError], tuple[type[Exception], ...]] = {
@@ -67,14 +68,14 @@ def test_an_identifier_makes_an_error_about_its_table() -> None:
 def test_a_catalog_says_which_name_it_misses(tmp_path: Path) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
     catalog.create_database("d")
-    with pytest.raises(lw.TableNotExistException, match=r"table d\.none does not exist") as missing:
+    with pytest.raises(TableNotExistException, match=r"table d\.none does not exist") as missing:
         catalog.get_table("d.none")
     assert missing.value.identifier == Identifier("d", "none")
     schema = lw.Schema([lw.DataField(0, "a", lw.AtomicType("INT"))])
     catalog.create_table("d.t", schema, ignore_if_exists=False)
-    with pytest.raises(lw.TableAlreadyExistException, match=r"d\.t already exists") as taken:
+    with pytest.raises(TableAlreadyExistException, match=r"d\.t already exists") as taken:
         catalog.create_table("d.t", schema, ignore_if_exists=False)
     assert taken.value.identifier == Identifier("d", "t")
-    with pytest.raises(lw.TableNotExistException, match=r"\$nothing of d\.t does not exist") as unknown:
+    with pytest.raises(TableNotExistException, match=r"\$nothing of d\.t does not exist") as unknown:
         catalog.get_table("d.t$nothing")
     assert unknown.value.identifier == Identifier("d", "t", system_table="nothing")

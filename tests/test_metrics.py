@@ -16,6 +16,7 @@ from lakewright.formats import parquet_writer
 from lakewright.metadata.authority import LostRace, Outcome
 from lakewright.read import split_sharing
 from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.snapshot import Snapshot
 
 COLUMNS = pa.schema({"id": pa.int64(), "n": pa.int64(), "s": pa.string()})
 COMMIT_STAGES = ["look", "check", "plan", "manifests", "publish", "confirm"]
@@ -95,9 +96,7 @@ class _Overtaken:
     def __init__(self, committer: Committer, races: int) -> None:
         self.committer, self.races = committer, races
 
-    def publish(
-        self, snapshot: lw.Snapshot, base: lw.Snapshot | None, entries: Sequence[ManifestEntry] = ()
-    ) -> Outcome:
+    def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
         if self.races:
             self.races -= 1
             return LostRace(snapshot.id)

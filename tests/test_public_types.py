@@ -1,6 +1,7 @@
 """The public surface as an editor sees it: no `Any`, a public name for every type that a call returns, listed choices.
 
-Public are the names in `__all__` of `lakewright`, `lakewright.spark` and `lakewright.ray`: functions, and the methods,
+Public are the names in `__all__` of `lakewright`, `lakewright.spark` and `lakewright.ray`, and the classes that
+`lakewright` finds by topic: functions, and the methods,
 properties and dataclass fields of classes, unless their names begin with an underscore.
 """
 
@@ -19,7 +20,9 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 import lakewright as lw
+from lakewright.spec.argument_checks import Distribution
 from lakewright.spec.option_values import WriteDistribution
+from support.api_page import BY_TOPIC
 
 # Types of optional packages, which only type checkers import, and one that names itself and so cannot be resolved.
 _FRAME = type("DataFrame", (), {})
@@ -71,8 +74,12 @@ def _modules() -> list[ModuleType]:
     return [lw, importlib.import_module("lakewright.spark"), importlib.import_module("lakewright.ray")]
 
 
+def _names(module: ModuleType) -> list[str]:
+    return [*module.__all__, *(BY_TOPIC if module is lw else ())]
+
+
 def _members(module: ModuleType) -> Iterator[Member]:
-    for name in module.__all__:
+    for name in _names(module):
         public = getattr(module, name)
         if inspect.isfunction(public):
             yield Member(name, _hints(public))
@@ -119,7 +126,7 @@ def test_no_public_signature_has_any() -> None:
 
 def test_every_type_that_a_public_call_returns_has_a_public_name() -> None:
     modules = _modules()
-    known = {id(getattr(module, name)) for module in modules for name in module.__all__}
+    known = {id(getattr(module, name)) for module in modules for name in _names(module)}
     nameless: dict[str, str] = {}
     for module in modules:
         for member in _members(module):
@@ -131,4 +138,4 @@ def test_every_type_that_a_public_call_returns_has_a_public_name() -> None:
 
 
 def test_words_of_arguments_are_those_that_are_checked() -> None:
-    assert get_args(lw.Distribution) == tuple(member.value for member in WriteDistribution)
+    assert get_args(Distribution) == tuple(member.value for member in WriteDistribution)

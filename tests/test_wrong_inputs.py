@@ -28,7 +28,12 @@ import pytest
 import lakewright as lw
 from lakewright import FileStoreTable, LakewrightError
 from lakewright.commit.job_ids import JobRun
+from lakewright.read.data_split import DataSplit
+from lakewright.spec.option_values import ConfigOption
 from lakewright.spec.schema import Position
+from lakewright.spec.snapshot import Snapshot
+from lakewright.spec.table_options import CoreOptions
+from support.api_page import BY_TOPIC
 from support.effort import thinned
 
 _SECONDS_MAX = 30
@@ -68,10 +73,10 @@ class Lake:
         with self.table(kind).new_batch_write_builder().new_write() as write:
             return write.write_arrow(self.rows()).prepare_commit()
 
-    def splits(self) -> list[lw.DataSplit]:
+    def splits(self) -> list[DataSplit]:
         return self.table().new_read_builder().new_scan().plan().splits()
 
-    def snapshot(self) -> lw.Snapshot:
+    def snapshot(self) -> Snapshot:
         found = self.table().snapshot()
         assert found is not None
         return found
@@ -151,7 +156,7 @@ RECEIVERS: Mapping[str, tuple[Callable[[Lake], object], ...]] = {
     ),
     "BatchWriteBuilder": (lambda lake: lake.table("plain").new_batch_write_builder(),),
     "CommitMessage": (lambda lake: lake.messages()[0],),
-    "ConfigOption": (lambda _: lw.CoreOptions.BUCKET,),
+    "ConfigOption": (lambda _: CoreOptions.BUCKET,),
     "CoreOptions": (lambda lake: lake.table().options,),
     "DataField": (lambda _: lw.DataField(0, "a", INT),),
     "DataSplit": (lambda lake: lake.splits()[0],),
@@ -279,7 +284,7 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "number_of_para_subtasks": lambda _: 2,
     "old_name": lambda _: "v1",
     "on": lambda _: ["id", "day"],
-    "option": lambda _: lw.CoreOptions.BUCKET,
+    "option": lambda _: CoreOptions.BUCKET,
     "options": lambda _: {},
     "other": lambda _: "id",
     "pa_schema": lambda _: _FIELDS,
@@ -407,7 +412,7 @@ class Call:
 
 
 def _calls() -> Iterator[Call]:
-    for name in lw.__all__:
+    for name in (*lw.__all__, *BY_TOPIC):
         public = getattr(lw, name)
         if not isinstance(public, type):
             if callable(public) and get_origin(public) is None:  # no name of a type, such as WriteMode
@@ -426,7 +431,7 @@ def _methods(name: str, public: type) -> Iterator[Call]:
             method.startswith("_")
             or method in ENGINES
             or f"{name}.{method}" in INTERNAL | OF_TUPLES
-            or isinstance(found, type | lw.ConfigOption)
+            or isinstance(found, type | ConfigOption)
         ):
             continue
         signature = inspect.signature(found)

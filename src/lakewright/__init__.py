@@ -31,6 +31,59 @@ else:
         "scan_polars": "lakewright.integrations.polars_scan",
         "duckdb_relation": "lakewright.integrations.duckdb_relation",
     }
+    # Classes of results and builders, and errors of one kind: programs seldom name them, and type checkers find them in
+    # the modules of their topics.
+    _BY_TOPIC = {
+        "catalog.catalog": "Database",
+        "catalog.database_compaction": "DatabaseCompaction",
+        "catalog.listing": "PagedList",
+        "commit.table_commit": "BatchTableCommit CommitContext CommitResult StreamTableCommit TableCommit WriteResult",
+        "compact.compaction_rounds": "CompactResult ManifestsResult PartitionEstimate",
+        "diagnosis": "Check Diagnosis",
+        "dml.assignments": "ColumnRef LiteralValue",
+        "dml.merge": "MergeBuilder",
+        "dml.row_changes": "UpdateResult",
+        "engine.job_progress": "Progress ProgressCallback",
+        "errors": "BranchAlreadyExistException BranchNotExistException CatalogServerError ColumnAlreadyExistException "
+        "ColumnNotExistException DatabaseAlreadyExistException DatabaseNoPermissionException "
+        "DatabaseNotEmptyException DatabaseNotExistException TableAlreadyExistException "
+        "TableNoPermissionException TableNotExistException TagAlreadyExistException TagNotExistException",
+        "ingestion.copy_table": "CopyResult",
+        "ingestion.ingest_plan": "ColumnChange IngestPlan IngestResult SourceReport",
+        "ingestion.migrate_table": "MigrateResult",
+        "maintenance.branches": "FastForwardResult",
+        "maintenance.global_indexes": "DropIndexResult",
+        "maintenance.orphan_files": "OrphanResult",
+        "maintenance.partition_lifecycle": "PartitionExpireResult",
+        "maintenance.repair": "RepairResult RepairStep UnexistingResult",
+        "maintenance.rollback": "RollbackResult",
+        "maintenance.snapshot_expiry": "ExpireResult PurgeResult",
+        "maintenance.table_analysis": "AnalyzeResult",
+        "maintenance.verify_findings": "Finding VerifyResult",
+        "metadata.table_statistics": "ColumnStatistics TableStatistics",
+        "metrics": "EventKind MetricsHook",
+        "read.data_split": "DataSplit DeletionFile Row",
+        "read.explain": "ExplainResult ExplainSplitInfo PruningStat",
+        "read.read_builder": "ReadBuilder",
+        "read.stream_read": "StreamReadBuilder StreamScan",
+        "read.table_read": "TableRead",
+        "read.table_scan": "Plan TableScan",
+        "spec.argument_checks": "Distribution DurationLike IncrementalMode SchemaMode TimestampLike WriteMode",
+        "spec.filters": "Filter",
+        "spec.manifest": "DataFile ManifestEntry Partition SimpleStats",
+        "spec.option_values": "ConfigOption",
+        "spec.schema": "Position",
+        "spec.snapshot": "CommitKind Snapshot Tag",
+        "spec.table_options": "CoreOptions",
+        "spec.table_schema": "BucketMode TableSchema",
+        "table.table_views": "AuditLog ReadableTable SystemPlan SystemReadBuilder SystemSplit SystemTable "
+        "SystemTableRead SystemTableScan",
+        "table.update_builder": "BatchTableUpdate ShardTableUpdator StreamTableUpdate TableUpdate",
+        "table.write_builder": "BatchTableWrite BatchWriteBuilder PostponeFixedBucketBatchTableWrite "
+        "PostponeFixedBucketWriteBuilder StreamTableWrite StreamWriteBuilder TableWrite",
+        "write.input_data": "ArrowData",
+    }
+    _BY_KIND |= {name: f"lakewright.{module}" for module, names in _BY_TOPIC.items() for name in names.split()}
     _EXTRAS = {"SQLContext": "sql", "sql": "sql", "expr": "sql", "scan_polars": "polars", "duckdb_relation": "duckdb"}
 
     def __getattr__(name: str) -> object:

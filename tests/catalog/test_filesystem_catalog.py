@@ -10,6 +10,16 @@ import pytest
 import lakewright as lw
 from contract.faulty_storage import MemoryStorage
 from lakewright.catalog.filesystem_catalog import open_filesystem
+from lakewright.errors import (
+    BranchNotExistException,
+    ColumnNotExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    TableAlreadyExistException,
+    TableNotExistException,
+    TagAlreadyExistException,
+    TagNotExistException,
+)
 
 ID = lw.DataField(0, "id", lw.AtomicType("BIGINT"))
 DAY = lw.DataField(1, "day", lw.AtomicType("STRING"))
@@ -41,11 +51,11 @@ def test_databases_are_created_listed_and_dropped(catalog: lw.FileSystemCatalog)
     assert catalog.list_databases() == ["a", "b"]
     assert catalog.get_database("a").name == "a"
     _make(catalog, "a.t")
-    with pytest.raises(lw.DatabaseNotEmptyException, match="cascade"):
+    with pytest.raises(DatabaseNotEmptyException, match="cascade"):
         catalog.drop_database("a")
     catalog.drop_database("a", cascade=True)
     catalog.drop_database("a", ignore_if_not_exists=True)
-    with pytest.raises(lw.DatabaseNotExistException):
+    with pytest.raises(DatabaseNotExistException):
         catalog.drop_database("a")
     assert catalog.list_databases() == ["b"]
 
@@ -67,13 +77,13 @@ def test_hostile_names_are_refused(catalog: lw.Catalog, name: str) -> None:
 def test_create_and_drop(catalog: lw.FileSystemCatalog) -> None:
     table = _make(catalog)
     lw.write_table(_rows(1), table)
-    with pytest.raises(lw.TableAlreadyExistException, match=r"d\.t"):
+    with pytest.raises(TableAlreadyExistException, match=r"d\.t"):
         catalog.create_table("d.t", lw.Schema([ID]))
     catalog.create_table("d.t", lw.Schema([ID]), ignore_if_exists=True)
     assert catalog.get_table("d.t").field_names == ["id", "day"]
     catalog.drop_table("d.t")
     assert catalog.list_tables("d") == []
-    with pytest.raises(lw.TableNotExistException):
+    with pytest.raises(TableNotExistException):
         catalog.drop_table("d.t")
     catalog.drop_table("d.t", ignore_if_not_exists=True)
     assert lw.read_table(_make(catalog)).num_rows == 0, "a table made again starts empty"
@@ -93,14 +103,14 @@ def test_the_leftovers_of_a_drop_that_was_cut_short_do_not_come_back(catalog: lw
 def test_a_renamed_table_keeps_its_rows(catalog: lw.FileSystemCatalog) -> None:
     lw.write_table(_rows(1, 2), _make(catalog))
     _make(catalog, "e.taken")
-    with pytest.raises(lw.TableAlreadyExistException):
+    with pytest.raises(TableAlreadyExistException):
         catalog.rename_table("d.t", "e.taken")
-    with pytest.raises(lw.DatabaseNotExistException):
+    with pytest.raises(DatabaseNotExistException):
         catalog.rename_table("d.t", "nowhere.t")
     catalog.rename_table("d.t", "e.moved")
     assert catalog.list_tables("d") == []
     assert lw.read_table(catalog.get_table("e.moved")).num_rows == 2
-    with pytest.raises(lw.TableNotExistException):
+    with pytest.raises(TableNotExistException):
         catalog.rename_table("d.t", "d.u")
     catalog.rename_table("d.t", "d.u", ignore_if_not_exists=True)
 
@@ -111,7 +121,7 @@ def test_a_schema_change_is_stored_as_a_new_schema(catalog: lw.FileSystemCatalog
     catalog.alter_table("d.t", [added, lw.SchemaChange.set_option("write-only", "true")])
     table = catalog.get_table("d.t")
     assert (table.field_names, table.schema.id) == (["n", "id", "day"], 1)
-    with pytest.raises(lw.TableNotExistException):
+    with pytest.raises(TableNotExistException):
         catalog.alter_table("d.none", [added])
     catalog.alter_table("d.none", [added], ignore_if_not_exists=True)
     with pytest.raises(lw.InvalidInputError):
@@ -160,7 +170,7 @@ def test_tags_are_created_listed_and_deleted(catalog: lw.FileSystemCatalog) -> N
     lw.write_table(_rows(2), table)
     catalog.create_tag("d.t", "one", snapshot_id=1, time_retained="1 d")
     catalog.create_tag("d.t", "two")
-    with pytest.raises(lw.TagAlreadyExistException):
+    with pytest.raises(TagAlreadyExistException):
         catalog.create_tag("d.t", "one")
     assert catalog.list_tags_paged("d.t", tag_name_prefix="t").elements == ["two"]
     assert catalog.get_tag("d.t", "one").snapshot.id == 1
@@ -169,7 +179,7 @@ def test_tags_are_created_listed_and_deleted(catalog: lw.FileSystemCatalog) -> N
     table.rename_tag("one", "uno")
     catalog.delete_tag("d.t", "two")
     assert table.list_tags() == ["uno"]
-    with pytest.raises(lw.TagNotExistException, match="uno"):
+    with pytest.raises(TagNotExistException, match="uno"):
         catalog.get_tag("d.t", "two")
 
 
@@ -194,7 +204,7 @@ def test_system_tables(catalog: lw.FileSystemCatalog) -> None:
     assert len(at_first.row_type().fields) == len(lw.read_table(at_first).schema)
     with pytest.raises(lw.NotFoundError, match=r"\$snapshots"):
         catalog.get_table("d.t$nothing")
-    with pytest.raises(lw.ColumnNotExistException):
+    with pytest.raises(ColumnNotExistException):
         lw.read_table(catalog.get_table("d.t$options"), columns=["nothing"])
 
 
@@ -211,9 +221,9 @@ def test_a_table_opened_by_its_path_is_the_same(catalog: lw.FileSystemCatalog) -
     opened = lw.open_table(table.table_path)
     assert (opened.name, opened.schema) == (table.name, table.schema)
     assert lw.read_table(opened)["id"].to_pylist() == [7]
-    with pytest.raises(lw.TableNotExistException):
+    with pytest.raises(TableNotExistException):
         lw.open_table(table.table_path + "x")
-    with pytest.raises(lw.BranchNotExistException):
+    with pytest.raises(BranchNotExistException):
         catalog.get_table("d.t$branch_b")
 
 
@@ -246,7 +256,7 @@ def test_databases_and_tables_come_in_pages(catalog: lw.FileSystemCatalog) -> No
     assert catalog.list_databases_paged(database_name_pattern="a*").elements == ["a1", "a2"]
     assert catalog.list_tables_paged("a1", table_name_pattern="%1").elements == ["a1", "b1"]
     assert catalog.list_tables_paged("a1", 1, "a1").elements == ["a2"]
-    with pytest.raises(lw.DatabaseNotExistException):
+    with pytest.raises(DatabaseNotExistException):
         catalog.list_tables_paged("no")
 
 

@@ -15,6 +15,12 @@ import pytest
 import lakewright as lw
 from lakewright.catalog.rest_catalog import RESTCatalog
 from lakewright.catalog.rest_http import Patience
+from lakewright.errors import (
+    BranchNotExistException,
+    DatabaseNotExistException,
+    TableAlreadyExistException,
+    TableNoPermissionException,
+)
 from lakewright.metadata.schema_files import SchemaFiles
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema, new_table_schema
@@ -105,7 +111,7 @@ def test_properties_of_a_database_are_changed(catalog: RESTCatalog) -> None:
     database = catalog.get_database("e")
     assert dict(database.options) == {"b": "y", "comment": "c", "n": "5"}
     assert database.comment == "c"
-    with pytest.raises(lw.DatabaseNotExistException):
+    with pytest.raises(DatabaseNotExistException):
         catalog.alter_database("none", {"a": 1})
 
 
@@ -241,7 +247,7 @@ def test_a_table_of_the_new_name_is_no_sign_that_a_rename_was_carried_out(
     catalog.create_table("d.t", SCHEMA)
     catalog.create_table("d.u", SCHEMA)
     server.fail(1, "cut", "POST .*/rename$")
-    with pytest.raises(lw.TableAlreadyExistException):
+    with pytest.raises(TableAlreadyExistException):
         catalog.rename_table("d.t", "d.u")
 
 
@@ -259,7 +265,7 @@ def test_a_name_that_others_take_meanwhile_is_not_ours(server: RestServer, catal
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RESTCatalog, "_find", found)
-        with pytest.raises(lw.TableAlreadyExistException):
+        with pytest.raises(TableAlreadyExistException):
             catalog.create_table("d.t", SCHEMA)
     assert catalog.get_table("d.t").field_names == ["x"]
 
@@ -267,7 +273,7 @@ def test_a_name_that_others_take_meanwhile_is_not_ours(server: RestServer, catal
 def test_what_the_server_refuses_is_not_unknown(server: RestServer, catalog: RESTCatalog) -> None:
     server.deny("d.t")
     catalog.create_table("d.u", SCHEMA)
-    with pytest.raises(lw.TableNoPermissionException):
+    with pytest.raises(TableNoPermissionException):
         catalog.get_table("d.t")
     server.fail(1, "401")
     with pytest.raises(lw.NotAuthorizedError, match="'token'"):
@@ -308,7 +314,7 @@ def test_a_place_for_a_new_table_is_refused(catalog: RESTCatalog, tmp_path: Path
 
 def test_the_database_of_the_new_name_must_exist(catalog: RESTCatalog) -> None:
     catalog.create_table("d.t", SCHEMA)
-    with pytest.raises(lw.DatabaseNotExistException) as error:
+    with pytest.raises(DatabaseNotExistException) as error:
         catalog.rename_table("d.t", "none.t")
     assert error.value.database == "none"
     assert catalog.list_tables("d") == ["t"]
@@ -346,7 +352,7 @@ def test_the_files_of_an_external_table_decide(server: RestServer, catalog: REST
     table.create_branch("b", "one")
     assert _sent(server)[begin:] == []
     assert lw.read_table(catalog.get_table("d.ext$branch_b")).num_rows == 2
-    with pytest.raises(lw.BranchNotExistException):
+    with pytest.raises(BranchNotExistException):
         catalog.get_table("d.ext$branch_none")
     lw.write_table(ROWS, table)
     table.rollback_to(1)

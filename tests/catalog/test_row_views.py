@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import ColumnNotExistException
 from lakewright.read.incremental import with_lists
 from lakewright.read.projection import plan_projection
 from lakewright.spec.arrow_types import from_arrow_schema
@@ -171,7 +172,7 @@ def test_the_kind_of_a_row_is_a_column_of_the_log(tmp_path: Path) -> None:
     assert lw.read_table(log, columns="rowkind", incremental=(2, 3)).to_pydict() == {"rowkind": ["-D"]}
     with pytest.raises(lw.UnsupportedError, match="filter what was read, or use SQL"):
         lw.read_table(log, filter="rowkind = '-D'")
-    with pytest.raises(lw.ColumnNotExistException, match="kind"):
+    with pytest.raises(ColumnNotExistException, match="kind"):
         lw.read_table(log, columns=["kind"])
 
 

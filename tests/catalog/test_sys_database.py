@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import DatabaseNotExistException, TableNotExistException
 
 ROWS = pa.schema([pa.field("day", pa.string()), pa.field("id", pa.int64(), nullable=False)])
 
@@ -66,7 +67,7 @@ def test_it_is_described_and_read_by_sql(catalog: lw.Catalog) -> None:
     assert context.sql("SHOW TABLES IN sys")["tableName"].to_pylist() == names
     with pytest.raises(lw.InvalidInputError, match="it has no past states"):
         context.sql("SELECT * FROM sys.tables VERSION AS OF 1")
-    with pytest.raises(lw.TableNotExistException, match="sys has all_table_options, catalog_options"):
+    with pytest.raises(TableNotExistException, match="sys has all_table_options, catalog_options"):
         catalog.get_table("sys.table")
 
 
@@ -75,7 +76,7 @@ def test_nobody_else_has_it(catalog: lw.Catalog) -> None:
         catalog.create_database("sys")
     with pytest.raises(lw.UnsupportedError, match="read-only"):
         catalog.get_table("sys.tables").new_batch_write_builder()
-    with pytest.raises((lw.TableNotExistException, lw.DatabaseNotExistException)):
+    with pytest.raises((TableNotExistException, DatabaseNotExistException)):
         catalog.drop_table("sys.tables")
 
 

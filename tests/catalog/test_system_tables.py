@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import TableNotExistException
+from lakewright.table.table_views import SystemTable
 
 COLUMNS = pa.schema([pa.field("day", pa.string()), pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
 
@@ -131,7 +133,7 @@ def test_a_branch_is_as_old_as_its_first_schema_file(catalog: lw.Catalog) -> Non
 def test_a_builder_changes_in_place_and_splits_hold_the_rows(catalog: lw.Catalog) -> None:
     _table(catalog)
     source: object = catalog.get_table("d.t$snapshots")
-    assert isinstance(source, lw.SystemTable)
+    assert isinstance(source, SystemTable)
     builder = source.new_read_builder()
     builder.with_filter("snapshot_id > 1")
     builder.with_projection(["commit_kind", "snapshot_id"])
@@ -165,5 +167,5 @@ def test_an_empty_table_has_empty_system_tables(catalog: lw.Catalog) -> None:
         rows = lw.read_table(catalog.get_table(f"d.t${name}"))
         assert rows.num_rows == 0
         assert rows.schema.names == catalog.get_table(f"d.t${name}").field_names
-    with pytest.raises(lw.TableNotExistException, match=r"there are \$snapshots"):
+    with pytest.raises(TableNotExistException, match=r"there are \$snapshots"):
         catalog.get_table("d.t$nothing")

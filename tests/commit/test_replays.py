@@ -16,6 +16,7 @@ import pytest
 import lakewright as lw
 from lakewright.commit.commit_loop import FilePublisher
 from lakewright.commit.commit_message import MAGIC
+from lakewright.commit.table_commit import CommitResult
 from lakewright.metadata.authority import Outcome
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import SeenSnapshot, Snapshot
@@ -45,7 +46,7 @@ class Place:
         writer = self.table().new_batch_write_builder().new_write()
         return [m.serialize() for m in writer.write_arrow(row(1, 1)).prepare_commit()]
 
-    def commit(self, data: Sequence[bytes], *, overwrite: bool = False) -> lw.CommitResult:
+    def commit(self, data: Sequence[bytes], *, overwrite: bool = False) -> CommitResult:
         builder = self.table().new_batch_write_builder()
         builder = builder.overwrite() if overwrite else builder
         return builder.new_commit().commit(messages(data))

@@ -12,7 +12,16 @@ import pytest
 
 import lakewright as lw
 from lakewright.cli.program import run
-from lakewright.diagnosis import EXTRAS, PYTHON_MIN, REQUIRED, SCRATCH, check_packages, check_python, check_storage
+from lakewright.diagnosis import (
+    EXTRAS,
+    PYTHON_MIN,
+    REQUIRED,
+    SCRATCH,
+    Diagnosis,
+    check_packages,
+    check_python,
+    check_storage,
+)
 from lakewright.storage.local_storage import LocalStorage
 from lakewright.storage.storage import FileInfo
 from support.s3 import S3Server
@@ -21,7 +30,7 @@ STEPS = ["list", "write", "create-once", "read", "clock", "delete"]
 ROOT = Path(__file__).parents[2]
 
 
-def _storage_checks(found: lw.Diagnosis) -> dict[str, str]:
+def _storage_checks(found: Diagnosis) -> dict[str, str]:
     prefix = "storage."
     return {check.name.removeprefix(prefix): check.status for check in found.checks if check.name.startswith(prefix)}
 
@@ -168,7 +177,7 @@ def test_the_packages_of_an_extra_are_one_check() -> None:
     by_name = {check.name: check for check in checks}
     assert (by_name["extra.sql"].status, by_name["extra.sql"].found) == ("failed", "sqlglot 1.0 is older than 30")
     assert by_name["extra.spark"].found == "pyspark 99, pandas 99"
-    assert "sqlglot 1.0" in lw.Diagnosis(tuple(checks))._repr_html_()
+    assert "sqlglot 1.0" in Diagnosis(tuple(checks))._repr_html_()
 
 
 def test_every_extra_of_the_project_is_looked_at() -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.spec.manifest import GlobalIndex, IndexFile
+from lakewright.spec.manifest import DataFile, GlobalIndex, IndexFile
 from support.effort import examples
 
 EVOLVING = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
@@ -51,7 +51,7 @@ def _read(table: lw.FileStoreTable) -> list[dict[str, Any]]:
     return found
 
 
-def _files(table: lw.FileStoreTable) -> list[lw.DataFile]:
+def _files(table: lw.FileStoreTable) -> list[DataFile]:
     return [file for split in table.new_read_builder().new_scan().plan().splits() for file in split.files]
 
 

@@ -9,12 +9,14 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
+from lakewright.dml.merge import MergeBuilder
+from lakewright.errors import ColumnNotExistException
 from support.effort import each_once
 from support.row_changes import KINDS, new_table
 
 ROWS = pa.table({"id": [1, 2], "p": [0, 0], "n": [10, 20], "name": ["a", "b"]})
 SOURCE = pa.table({"id": [2, 3], "p": [0, 0], "n": [5, 6], "name": ["s2", "s3"]})
-Said = Callable[[lw.MergeBuilder], lw.MergeBuilder]
+Said = Callable[[MergeBuilder], MergeBuilder]
 
 
 def filled(kind: str) -> lw.FileStoreTable:
@@ -108,7 +110,7 @@ def test_other_mistakes_are_named(kind: str) -> None:
         (lambda m: m.when_not_matched_insert({"n": pc.field("t.n")}), "t.n"),
     ]
     for said, message in wrong:
-        with pytest.raises((lw.InvalidInputError, lw.ColumnNotExistException), match=message):
+        with pytest.raises((lw.InvalidInputError, ColumnNotExistException), match=message):
             said(table.merge(SOURCE, "id")).execute()
     assert table.store.snapshots.latest_id() == 1
 

@@ -15,6 +15,7 @@ import lakewright as lw
 from contract.fault_enumerator import stray_files
 from lakewright.dml.change_plan import ChangePlan
 from lakewright.dml.matching import Longs
+from lakewright.dml.row_changes import UpdateResult
 from lakewright.dml.row_location import LocatedRows, locate_rows
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.metadata.table_store import TableStore
@@ -37,7 +38,7 @@ def rows_of(table: lw.FileStoreTable, *columns: str) -> list[tuple[object, ...]]
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
 
 
-def counts(result: lw.UpdateResult) -> tuple[int | None, int | None, int | None]:
+def counts(result: UpdateResult) -> tuple[int | None, int | None, int | None]:
     return result.deleted, result.updated, result.inserted
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import ColumnNotExistException
 from support.golden import WAREHOUSE, expected, expected_rows
 
 TRACKED = {"row-tracking.enabled": "true"}
@@ -172,7 +173,7 @@ def test_ids_that_cannot_be_are_named(tmp_path: Path, kind: str) -> None:
     refused("lacks the column '_ROW_ID'", {"v": [1]})
     refused("name each column to update once, and at least one", {"_ROW_ID": [1]})
     refused("'v'", {"_ROW_ID": [1], "v": ["text"]})
-    with pytest.raises(lw.ColumnNotExistException, match="column 'w' to update is not in table schema"):
+    with pytest.raises(ColumnNotExistException, match="column 'w' to update is not in table schema"):
         table.update_by_row_id(pa.table({"_ROW_ID": [1], "w": [1]}))
     with pytest.raises(lw.InvalidInputError, match="must have the column 's' to update once"):
         table.update_by_row_id(pa.table({"_ROW_ID": [1], "v": [1]}), columns=["s"])

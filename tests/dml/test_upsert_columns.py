@@ -12,6 +12,8 @@ import pytest
 import lakewright as lw
 from contract.fault_enumerator import OPTIONS
 from contract.faulty_storage import Fault, FaultKind, FaultyStorage, MemoryStorage
+from lakewright.commit.table_commit import CommitResult
+from lakewright.errors import ColumnNotExistException
 from support.effort import each_once
 
 Upsert = Callable[[lw.FileStoreTable, pa.Table], object]
@@ -273,7 +275,7 @@ def test_bad_data_is_refused_before_anything_is_written() -> None:
         (pa.table({"id": [1, None], "a": [1, 2]}), "key column 'id' is null"),
     ]
     for data, message in bad:
-        with pytest.raises((lw.InvalidInputError, lw.ColumnNotExistException), match=message):
+        with pytest.raises((lw.InvalidInputError, ColumnNotExistException), match=message):
             table.upsert(data)
     assert table.store.snapshots.latest_id() == 1
 
@@ -298,7 +300,7 @@ def test_a_job_upserts_a_part_of_its_rows_once() -> None:
 def test_of_two_runs_of_a_job_at_once_one_counts() -> None:
     table = made({"bucket": "1"})
     data = pa.table({"id": [1, 4], "a": [10, 40]})
-    calls: list[lw.CommitResult] = []
+    calls: list[CommitResult] = []
 
     def overtake() -> None:
         calls.append(lw.write_table(data, table, mode="upsert", job_id="monday"))

@@ -11,6 +11,7 @@ import lakewright as lw
 from contract.fault_enumerator import Operation, enumerate_faults
 from contract.faulty_storage import MemoryStorage
 from lakewright.catalog.filesystem_catalog import FileSystemCatalog
+from lakewright.errors import DatabaseNotExistException, TableAlreadyExistException
 from support.effort import is_thin
 from support.s3 import S3Server
 
@@ -64,7 +65,7 @@ def test_a_copy_has_the_same_rows_and_goes_on(tmp_path: Path, kind: str) -> None
         lw.write_table(pa.table({"k": [4, 900], "p": ["a", "b"], "new": pa.array([1, 2], pa.int32())}), one)
         one.compact(full=True)
     assert rows(copied) == rows(table)
-    with pytest.raises(lw.TableAlreadyExistException):
+    with pytest.raises(TableAlreadyExistException):
         lw.copy_table(table, there, "d.c")
 
 
@@ -77,7 +78,7 @@ def test_a_tag_a_snapshot_and_some_partitions_can_be_copied(tmp_path: Path) -> N
     assert set(lw.read_table(catalog.get_table("d.second"))["p"].to_pylist()) == {"a"}
     with pytest.raises(lw.InvalidInputError):
         lw.copy_table(table, catalog, "d.third", where="k = 1")
-    with pytest.raises(lw.DatabaseNotExistException):
+    with pytest.raises(DatabaseNotExistException):
         lw.copy_table(table, catalog, "absent.t")
 
 

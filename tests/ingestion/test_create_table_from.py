@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import TableAlreadyExistException
+from lakewright.write.input_data import ArrowData
 
 ROWS = {"id": [1, 2, 3], "day": ["a", "a", "b"], "n": [1.5, None, 2.5]}
 TABLE = pa.table(ROWS)
@@ -35,7 +37,7 @@ def _forms() -> Iterator[object]:
 
 
 @pytest.mark.parametrize("data", list(_forms()), ids=lambda data: type(data).__name__)
-def test_data_of_any_form_becomes_a_table(tmp_path: Path, data: lw.ArrowData) -> None:
+def test_data_of_any_form_becomes_a_table(tmp_path: Path, data: ArrowData) -> None:
     made = lw.create_table_from(data, "d.t", catalog=tmp_path, primary_keys=["day", "id"], partition_keys="day")
     assert (made.name, made.primary_keys, made.partition_keys) == ("d.t", ["day", "id"], ["day"])
     rows = lw.read_table(made).sort_by("id").to_pydict()
@@ -64,7 +66,7 @@ def test_data_without_rows_makes_a_table_without_a_snapshot(tmp_path: Path) -> N
 
 def test_a_table_that_exists_stays_as_it_is(tmp_path: Path) -> None:
     made = lw.create_table_from(ROWS, "d.t", catalog=tmp_path)
-    with pytest.raises(lw.TableAlreadyExistException, match=r"d\.t exists already"):
+    with pytest.raises(TableAlreadyExistException, match=r"d\.t exists already"):
         lw.create_table_from(ROWS, "d.t", catalog=tmp_path)
     assert lw.read_table(made).num_rows == 3
 
@@ -155,7 +157,7 @@ def test_maps_of_polars_with_texts_and_nulls_are_written(
 
 
 _UUID = uuid.UUID(int=5)
-_WIDENED: dict[str, tuple[lw.ArrowData, str, object]] = {
+_WIDENED: dict[str, tuple[ArrowData, str, object]] = {
     "unsigned": (pa.table({"a": pa.array([2**32 - 1], pa.uint32())}), "BIGINT", 2**32 - 1),
     "unsigned of 64 bits": (pl.DataFrame({"a": pl.Series([2**64 - 1], dtype=pl.UInt64)}), "DECIMAL(20, 0)", 2**64 - 1),
     "half floats": (pd.DataFrame({"a": np.array([1.5], "float16")}), "FLOAT", 1.5),
@@ -186,7 +188,7 @@ def test_types_that_the_format_lacks_are_widened_without_loss(tmp_path: Path, na
     ],
     ids=["digits", "mixed", "pandas", "polars"],
 )
-def test_integers_that_no_decimal_holds_are_refused_by_column(tmp_path: Path, data: lw.ArrowData) -> None:
+def test_integers_that_no_decimal_holds_are_refused_by_column(tmp_path: Path, data: ArrowData) -> None:
     with pytest.raises(lw.InvalidInputError, match=r"'a'.*(text|String)"):
         lw.create_table_from(data, "d.t", catalog=tmp_path)
     assert not (tmp_path / "d.db").exists()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
+from lakewright.errors import TableAlreadyExistException
 from lakewright.ingestion import migrate_table as room
 from lakewright.storage.local_storage import LocalStorage
 
@@ -196,7 +197,7 @@ def test_a_call_that_was_killed_after_its_commit_is_finished(
     assert again.left == (str(tmp_path / "old/new"),)
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["new"]
     assert len(lw.read_table(catalog.get_table("d.t"))) == 2
-    with pytest.raises(lw.TableAlreadyExistException, match="none of its files"):
+    with pytest.raises(TableAlreadyExistException, match="none of its files"):
         lw.migrate(catalog, "d.t", tmp_path / "old")
     assert (tmp_path / "old/new").exists()
 

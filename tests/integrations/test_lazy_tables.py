@@ -20,6 +20,7 @@ import pytest
 
 import lakewright as lw
 from contract.faulty_storage import FaultyStorage
+from lakewright.errors import TableNotExistException, TagNotExistException
 from lakewright.integrations.duckdb_relation import Scan, TableDataset
 from lakewright.integrations.lazy_source import lazy_source
 from support.effort import thinned
@@ -206,7 +207,7 @@ def test_a_lazy_frame_shows_the_snapshot_of_its_call(tmp_path: Path, *, keyed: b
     assert lw.duckdb_relation(table.table_path, snapshot_id=1).count("*").fetchall() == [(10,)]
     with pytest.raises(lw.NotFoundError):
         lw.scan_polars(table, snapshot_id=99)
-    with pytest.raises(lw.TagNotExistException):
+    with pytest.raises(TagNotExistException):
         lw.duckdb_relation(table, tag="none")
     with pytest.raises(lw.InvalidInputError, match="not 2"):
         lw.scan_polars(table, snapshot_id=1, tag="before")
@@ -359,7 +360,7 @@ def test_an_error_inside_a_query_says_what_to_do(tmp_path: Path) -> None:
         relation.fetchall()
     catalog.drop_table("d.t")
     for engine in ("in-memory", "streaming"):
-        with pytest.raises(lw.TableNotExistException, match="dropped or renamed"):
+        with pytest.raises(TableNotExistException, match="dropped or renamed"):
             frame.collect(engine=engine)
     with pytest.raises(duckdb.Error, match="dropped or renamed"):
         relation.fetchall()

@@ -15,6 +15,7 @@ import pytest
 
 import lakewright as lw
 from lakewright.commit.committer import Committer
+from lakewright.errors import TableNotExistException
 from lakewright.storage.local_storage import LocalStorage
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False)])
@@ -229,7 +230,7 @@ def test_a_drop_beside_a_write_or_a_creation_gives_a_named_error(
         durable.create_table("d.t", schema)
         assert durable.list_tables("d") == ["t"]
     else:
-        with pytest.raises(lw.TableNotExistException, match="dropped or renamed"):
+        with pytest.raises(TableNotExistException, match="dropped or renamed"):
             _write(durable, 1)
     assert not left
 
@@ -254,7 +255,7 @@ def test_a_drop_or_rename_beside_a_drop_says_that_there_is_no_table(
     for verb in verbs:
         catalog.create_table("d.t", COLUMNS)
         left.append(None)
-        with pytest.raises(lw.TableNotExistException):
+        with pytest.raises(TableNotExistException):
             verb()
     catalog.create_table("d.t", COLUMNS)
     left.append(None)
@@ -278,7 +279,7 @@ def test_in_a_sql_catalog_a_drop_beside_a_rename_frees_the_name(
                 other.drop_table("d.t")
 
         monkeypatch.setattr(LocalStorage, "rename_directory", disturbed)
-        with pytest.raises(lw.TableNotExistException):
+        with pytest.raises(TableNotExistException):
             catalog.rename_table("d.t", "d.u")
         assert not list((tmp_path / "wh" / "d.db").iterdir())
         _made(catalog)

@@ -11,6 +11,12 @@ import pytest
 
 import lakewright as lw
 from contract.faulty_storage import MemoryStorage
+from lakewright.errors import (
+    BranchAlreadyExistException,
+    BranchNotExistException,
+    TableNotExistException,
+    TagNotExistException,
+)
 from lakewright.maintenance import branches, rollback
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.snapshot import Snapshot
@@ -146,10 +152,10 @@ def test_impossible_branch_names_are_refused(catalog: lw.Catalog, name: str) -> 
 def test_errors_say_which_branch_and_tag(catalog: lw.Catalog) -> None:
     table = two_snapshots(catalog)
     table.create_branch("dev")
-    with pytest.raises(lw.BranchAlreadyExistException, match="already exists") as taken:
+    with pytest.raises(BranchAlreadyExistException, match="already exists") as taken:
         catalog.create_branch("d.t", "dev", "v1")
     assert (taken.value.branch, taken.value.table) == ("dev", "d.t")
-    with pytest.raises(lw.TagNotExistException, match="v1") as missing:
+    with pytest.raises(TagNotExistException, match="v1") as missing:
         catalog.create_branch("d.t", "other", "nope")
     assert missing.value.tag == "nope"
     calls: list[Callable[[], object]] = [
@@ -158,11 +164,11 @@ def test_errors_say_which_branch_and_tag(catalog: lw.Catalog) -> None:
         lambda: catalog.fast_forward("d.t", "no"),
     ]
     for call in calls:
-        with pytest.raises(lw.BranchNotExistException, match="doesn't exist; its branches are dev") as unknown:
+        with pytest.raises(BranchNotExistException, match="doesn't exist; its branches are dev") as unknown:
             call()
         assert unknown.value.branch == "no"
     table.create_branch("second")
-    with pytest.raises(lw.BranchAlreadyExistException) as target:
+    with pytest.raises(BranchAlreadyExistException) as target:
         table.rename_branch("dev", "second")
     assert target.value.branch == "second"
     with pytest.raises(lw.InvalidInputError, match="no snapshot to forward to"):
@@ -179,7 +185,7 @@ def test_a_renamed_branch_keeps_its_rows(catalog: lw.Catalog) -> None:
     catalog.rename_branch("d.t", "dev", "prod")
     assert table.list_branches() == ["prod"]
     assert keys(catalog.get_table("d.t$branch_prod")) == [1, 10]
-    with pytest.raises(lw.BranchNotExistException):
+    with pytest.raises(BranchNotExistException):
         catalog.get_table("d.t$branch_dev")
 
 
@@ -192,7 +198,7 @@ def test_a_dropped_branch_leaves_only_orphans(catalog: lw.Catalog) -> None:
     with builder.new_write() as writer:
         messages = writer.write_arrow(pa.table({"k": [11], "v": ["x"]})).prepare_commit()
     table.drop_branch("dev")
-    with pytest.raises(lw.TableNotExistException), builder.new_commit() as commit:
+    with pytest.raises(TableNotExistException), builder.new_commit() as commit:
         commit.commit(messages)
     assert table.list_branches() == []
     assert table.remove_orphan_files(older_than=timedelta(milliseconds=1)).count > 0

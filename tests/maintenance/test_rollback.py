@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import TagNotExistException
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.string()})
 
@@ -80,7 +81,7 @@ def test_a_target_that_does_not_exist_names_its_neighbours(table: lw.FileStoreTa
         with pytest.raises(lw.NotFoundError, match=f"snapshot {target} doesn't exist; the nearest: {near}$") as missing:
             catalog.rollback_to("d.t", target)
         assert missing.value.snapshot_id == target
-    with pytest.raises(lw.TagNotExistException, match="its tags are v2, v4") as unknown:
+    with pytest.raises(TagNotExistException, match="its tags are v2, v4") as unknown:
         table.rollback_to("v3")
     assert unknown.value.tag == "v3"
     for wrong in (True, None, 2.5, ["v2"], " "):

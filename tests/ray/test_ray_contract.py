@@ -13,6 +13,9 @@ from ray.data import Dataset
 import lakewright as lw
 import lakewright.ray as lwr
 from contract.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from lakewright.commit.table_commit import CommitResult
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
 from lakewright.ray import dataset_write, read_table, write_table
 from support.effort import some
 from support.ray_rows import arrow_of
@@ -37,7 +40,7 @@ class Ray:
 
     def write(
         self, frame: Frame, table: lw.FileStoreTable | str, mode: Argument = "append", **arguments: Argument
-    ) -> lw.CommitResult:
+    ) -> CommitResult:
         return write_table(frame, table, mode, **arguments)
 
     def read(self, table: Argument, **arguments: Argument) -> pa.Table:
@@ -58,13 +61,13 @@ class Ray:
             "a constant": len(arrow_of(dataset.map_batches(ones, batch_format="pyarrow"))),
         }
 
-    def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
+    def delete(self, table: lw.FileStoreTable, where: str) -> UpdateResult:
         return lwr.delete(table, where)
 
-    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> UpdateResult:
         return lwr.update(table, assignments, where)
 
-    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> lw.MergeBuilder:
+    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> MergeBuilder:
         return lwr.merge(frame, table, on)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,12 @@ import pytest
 import ray
 from ray.exceptions import RayError
 
-import lakewright as lw
 from lakewright.compact.compaction_job import run_plan
 from lakewright.compact.compaction_plan import plan_compaction
 from lakewright.compact.distributed_compaction import compaction_runner
 from lakewright.ray import dataset_write, ray_engine, write_table
 from lakewright.ray.ray_engine import RayEngine, RayWriteSettings
+from lakewright.spec.argument_checks import WriteMode
 from support.effort import some
 from support.ray_child import (
     ROWS,
@@ -45,7 +45,7 @@ def _take_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("mode", "apart"), some([("append", False), ("overwrite", False), ("upsert", True)], 0, 2))
 def test_a_worker_that_dies_with_open_files_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: lw.WriteMode, apart: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: WriteMode, apart: bool
 ) -> None:
     if apart:
         _take_apart(monkeypatch)
@@ -95,7 +95,7 @@ def test_a_worker_that_dies_in_the_compaction_is_replaced(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("mode", "apart"), some([("append", False), ("upsert", True)], 1))
 def test_a_disk_that_fails_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: lw.WriteMode, apart: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: WriteMode, apart: bool
 ) -> None:
     if apart:
         _take_apart(monkeypatch)
@@ -192,7 +192,7 @@ def test_short_tasks_are_not_cancelled_after_an_error(monkeypatch: pytest.Monkey
     ("mode", "moment", "visible"), some([("append", "before", False), ("upsert", "after", True)], 0)
 )
 def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
-    tmp_path: Path, mode: lw.WriteMode, moment: str, visible: bool
+    tmp_path: Path, mode: WriteMode, moment: str, visible: bool
 ) -> None:
     table, log = table_for(mode, tmp_path), tmp_path / "log"
     trap = {"call": "create", "name": "snapshot-", "moment": moment, "deed": "kill", "marks": str(tmp_path / "marks")}

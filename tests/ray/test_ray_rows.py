@@ -19,8 +19,11 @@ import lakewright as lw
 import lakewright.ray as lwr
 from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
-from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
+from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.ray import row_joins
+from lakewright.spec.argument_checks import WriteMode
 from lakewright.spec.snapshot import Snapshot
 from support import traps
 from support.effort import examples, some
@@ -41,22 +44,22 @@ def dataset_of(rows: pa.Table, step: int = 4) -> Dataset:
 class RayVerbs(Verbs):
     """The verbs of Ray, as the table takes them for a dataset, or as the engine's own calls."""
 
-    def write(self, rows: pl.DataFrame, mode: lw.WriteMode) -> None:
+    def write(self, rows: pl.DataFrame, mode: WriteMode) -> None:
         lw.write_table(dataset_of(rows.to_arrow()), self.table, mode=mode)
 
     def compact(self, *, full: bool) -> None:
         lwr.compact(self.table, full=full)
 
-    def delete(self, where: str) -> lw.UpdateResult:
+    def delete(self, where: str) -> UpdateResult:
         return lwr.delete(self.table, where)
 
-    def update(self, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+    def update(self, assignments: Mapping[str, object], where: str) -> UpdateResult:
         return lwr.update(self.table, assignments, where)
 
-    def upsert(self, rows: pl.DataFrame, keys: Sequence[str] | None = None) -> lw.UpdateResult:
+    def upsert(self, rows: pl.DataFrame, keys: Sequence[str] | None = None) -> UpdateResult:
         return self.table.upsert(dataset_of(rows.to_arrow()), keys)
 
-    def merge(self, source: pl.DataFrame, on: Sequence[str]) -> lw.MergeBuilder:
+    def merge(self, source: pl.DataFrame, on: Sequence[str]) -> MergeBuilder:
         return self.table.merge(dataset_of(source.to_arrow()), on)
 
 
@@ -142,7 +145,7 @@ def test_mistakes_in_the_source_are_refused(tmp_path: Path) -> None:
     new = dataset_of(pa.table({"id": [77, 78, 77], "p": [0, 1, 2]}), 1)
     with pytest.raises(InvalidInputError, match="several rows with the key id = 77"):
         table.merge(new, "id").when_not_matched_insert().execute()
-    with pytest.raises(lw.ColumnNotExistException, match="'nowhere'"):
+    with pytest.raises(ColumnNotExistException, match="'nowhere'"):
         table.merge(new, "nowhere").when_matched_delete().execute()
     with pytest.raises(UnsupportedError, match="row kinds"):
         table.upsert(dataset_of(pa.table({"id": [1], "_row_kind": ["-D"]})))

@@ -9,6 +9,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import ColumnNotExistException
+from lakewright.read.data_split import DataSplit
+from lakewright.read.explain import PruningStat
+from lakewright.read.table_read import TableRead
 
 COLUMNS = pa.schema(
     [("day", pa.string()), ("id", pa.int64()), ("r", pa.struct([("x", pa.int32()), ("y", pa.string())]))]
@@ -27,15 +31,15 @@ def _table(tmp_path: Path, options: dict[str, str] | None = None) -> lw.FileStor
     return table
 
 
-def _ids(read: lw.TableRead, splits: list[lw.DataSplit]) -> list[int]:
+def _ids(read: TableRead, splits: list[DataSplit]) -> list[int]:
     return sorted(read.to_arrow(splits)["id"].to_pylist())
 
 
 def test_a_partition_filter_adds_to_the_filter(tmp_path: Path) -> None:
     builder = _table(tmp_path).new_read_builder().with_filter("id >= 5").with_partition_filter("day = 'a'")
     assert _ids(builder.new_read(), builder.new_scan().plan().splits()) == [*range(5, 10), *range(20, 30)]
-    assert builder.explain().partition_pruning == lw.PruningStat(3, 2)
-    with pytest.raises(lw.ColumnNotExistException, match="id"):
+    assert builder.explain().partition_pruning == PruningStat(3, 2)
+    with pytest.raises(ColumnNotExistException, match="id"):
         builder.with_partition_filter("id = 3")
 
 

@@ -14,6 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 import lakewright as lw
 import lakewright.spark as lws
 from contract.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
+from lakewright.commit.table_commit import CommitResult
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
 from lakewright.spark import spark_engine
 from lakewright.spark.frame_operations import from_arrow, to_arrow
 from support.effort import some
@@ -45,7 +48,7 @@ class Spark:
 
     def write(
         self, frame: Frame, table: lw.FileStoreTable | str, mode: Argument = "append", **arguments: Argument
-    ) -> lw.CommitResult:
+    ) -> CommitResult:
         return lws.write_table(frame, table, mode, **arguments)
 
     def read(self, table: Argument, **arguments: Argument) -> pa.Table:
@@ -66,13 +69,13 @@ class Spark:
             "a constant of the data source": len(source.selectExpr("1 AS one").collect()),
         }
 
-    def delete(self, table: lw.FileStoreTable, where: str) -> lw.UpdateResult:
+    def delete(self, table: lw.FileStoreTable, where: str) -> UpdateResult:
         return lws.delete(self.session, table, where)
 
-    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+    def update(self, table: lw.FileStoreTable, assignments: Mapping[str, object], where: str) -> UpdateResult:
         return lws.update(self.session, table, assignments, where)
 
-    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> lw.MergeBuilder:
+    def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> MergeBuilder:
         return lws.merge(frame, table, on)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:

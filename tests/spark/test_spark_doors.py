@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
+from lakewright.engine.job_progress import Progress
 from lakewright.errors import InvalidInputError
 from lakewright.spark.spark_features import Feature
 from support.effort import some
@@ -23,7 +24,7 @@ _ROWS = "select id, concat('day ', id % 2) as day, id * 10 as n, 'x' as text fro
 
 def test_one_call_writes_frames_with_the_workers(spark: SparkSession, tmp_path: Path) -> None:
     table = new_table(tmp_path, keys=["id", "day"], partitions=["day"], options={"bucket": "1"})
-    seen: list[lw.Progress] = []
+    seen: list[Progress] = []
     first = lw.write_table(spark.sql(_ROWS.format(0, 6)), table, progress=seen.append, concurrency=2, job_id="one")
     assert isinstance(first, lws.WriteResult)
     assert (first.snapshot_id, first.rows, first.tasks) == (1, 6, 1)

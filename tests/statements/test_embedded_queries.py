@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import ColumnNotExistException
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_explain_shows_the_plan_and_what_is_read(ctx: lw.SQLContext) -> None:
 
 def test_errors_name_the_column_and_the_place(ctx: lw.SQLContext) -> None:
     _made(ctx, "t", pa.table({"amount": [1]}))
-    with pytest.raises(lw.ColumnNotExistException, match=r"no column 'amout'; did you mean 'amount'\? \(line 1, col"):
+    with pytest.raises(ColumnNotExistException, match=r"no column 'amout'; did you mean 'amount'\? \(line 1, col"):
         ctx.sql("SELECT amout FROM t")
     with pytest.raises(lw.NotFoundError, match="did you mean 't'"):
         ctx.sql("SELECT * FROM tt")

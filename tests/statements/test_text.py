@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import lakewright as lw
-from lakewright.errors import SQLSyntaxError
+from lakewright.errors import ColumnNotExistException, SQLSyntaxError, TableNotExistException
 from lakewright.statements.parser import parse_script, parse_statement
 from lakewright.statements.sql_text import Fragment
 from lakewright.statements.statements import Native, Query
@@ -111,13 +111,13 @@ def test_text_is_replaced_at_places_and_braces_are_doubled() -> None:
 def test_a_missing_column_shows_the_place_in_the_users_text_and_the_nearest_name(tmp_path: Path) -> None:
     context = lw.SQLContext(str(tmp_path))
     context.sql("CREATE TABLE orders (id BIGINT, amount INT, day DATE)")
-    with pytest.raises(lw.ColumnNotExistException) as caught:
+    with pytest.raises(ColumnNotExistException) as caught:
         context.sql("SELECT id\nFROM orders o WHERE o.amout = 1")
     assert str(caught.value) == (
         "there is no column 'o.amout'; did you mean 'amount'? (line 2, column 21)\n"
         "FROM orders o WHERE o.amout = 1\n                    ^"
     )
-    with pytest.raises(lw.TableNotExistException, match=r"did you mean 'orders'\?"):
+    with pytest.raises(TableNotExistException, match=r"did you mean 'orders'\?"):
         context.sql("SELECT 1 FROM oders")
 
 

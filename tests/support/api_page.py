@@ -63,15 +63,6 @@ INNER = {
     "changeable not_found",
     "FileStoreTable": "store",
 }
-# Names that are imported on first access, and therefore are not in `public.py`.
-LATE = {
-    "SQLContext": "lakewright.statements.embedded.embedded_context",
-    "sql": "lakewright.statements.embedded.embedded_context",
-    "scan_polars": "lakewright.integrations.polars_scan",
-    "duckdb_relation": "lakewright.integrations.duckdb_relation",
-    "RESTCatalog": "lakewright.catalog.rest_catalog",
-    "JdbcCatalog": "lakewright.catalog.sql_catalog",
-}
 ENGINES = {"lakewright.spark": "Spark", "lakewright.ray": "Ray", "lakewright.integrations.torch_datasets": "PyTorch"}
 _HEAD = """\
 # API
@@ -80,6 +71,21 @@ All public names of `lakewright`, from the docstrings. `lakewright.pypaimon` has
 [the names of pypaimon](../from-pypaimon.md).
 
 """
+
+
+def _lazy_names(table: str) -> dict[str, str]:
+    """Return the names of one of the tables in `lakewright/__init__.py`, with the module of each."""
+    for node in ast.walk(ast.parse((SOURCES / "lakewright" / "__init__.py").read_text())):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == table:
+            return {str(key): str(value) for key, value in ast.literal_eval(node.value).items()}
+    raise LookupError(table)
+
+
+# Names outside of `__all__` that `lakewright` finds: what needs another library, and classes by their topic.
+LATE = _lazy_names("_BY_KIND")
+BY_TOPIC = {
+    name: f"lakewright.{module}" for module, names in _lazy_names("_BY_TOPIC").items() for name in names.split()
+}
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,8 @@ def _tree_of_errors() -> str:
 
 @cache
 def public_names() -> list[Public]:
-    """Return the public names of `lakewright`, sorted."""
-    imported = _imports("lakewright.public") | LATE
+    """Return the names that `lakewright` finds, sorted."""
+    imported = _imports("lakewright.public") | LATE | BY_TOPIC
     return [Public(name, *_definition(module, name)) for name, module in sorted(imported.items()) if name[0] != "_"]
 
 

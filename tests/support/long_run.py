@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import lakewright as lw
 from contract.append_history import ACKNOWLEDGED
+from lakewright.spec.argument_checks import WriteMode
 
 ROWS = 3  # of one append
 KEYS = 200  # of one upserter
@@ -106,7 +107,7 @@ def upsert(worker: Worker) -> None:
         time.sleep(0.1)
 
 
-def _write(table: lw.FileStoreTable, data: pa.Table, mode: lw.WriteMode) -> str:
+def _write(table: lw.FileStoreTable, data: pa.Table, mode: WriteMode) -> str:
     try:
         lw.write_table(data, table, mode=mode)
     except lw.CommitUnknownError:

@@ -14,6 +14,9 @@ import pyarrow.compute as pc
 import lakewright as lw
 from contract.fault_enumerator import OPTIONS
 from contract.faulty_storage import MemoryStorage
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
+from lakewright.spec.argument_checks import WriteMode
 from lakewright.spec.snapshot import CommitKind
 
 VECTORS = {"deletion-vectors.enabled": "true"}
@@ -129,7 +132,7 @@ class Verbs:
     def __init__(self, table: lw.FileStoreTable) -> None:
         self.table = table
 
-    def write(self, rows: pl.DataFrame, mode: lw.WriteMode) -> None:
+    def write(self, rows: pl.DataFrame, mode: WriteMode) -> None:
         """Write rows."""
         lw.write_table(rows, self.table, mode=mode)
 
@@ -137,19 +140,19 @@ class Verbs:
         """Compact the table."""
         self.table.compact(full=full)
 
-    def delete(self, where: str) -> lw.UpdateResult:
+    def delete(self, where: str) -> UpdateResult:
         """Delete rows."""
         return self.table.delete(where)
 
-    def update(self, assignments: Mapping[str, object], where: str) -> lw.UpdateResult:
+    def update(self, assignments: Mapping[str, object], where: str) -> UpdateResult:
         """Update rows."""
         return self.table.update(assignments, where)
 
-    def upsert(self, rows: pl.DataFrame, keys: Sequence[str] | None = None) -> lw.UpdateResult:
+    def upsert(self, rows: pl.DataFrame, keys: Sequence[str] | None = None) -> UpdateResult:
         """Upsert rows."""
         return self.table.upsert(rows, keys)
 
-    def merge(self, source: pl.DataFrame, on: Sequence[str]) -> lw.MergeBuilder:
+    def merge(self, source: pl.DataFrame, on: Sequence[str]) -> MergeBuilder:
         """Begin a merge."""
         return self.table.merge(source, on)
 
@@ -291,7 +294,7 @@ class Model:
 class Fate:
     """Clauses of a merge, said to the library and to polars."""
 
-    def __init__(self, builder: lw.MergeBuilder) -> None:
+    def __init__(self, builder: MergeBuilder) -> None:
         self.builder = builder
         self.met = pl.col("met").is_not_null()
         self.left = YES  # rows that no clause has applied to yet

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.catalog.database_compaction import DatabaseCompaction
 from lakewright.commit.commit_message import CommitMessage
 from lakewright.compact import compaction_job, sort_compaction
-from lakewright.compact.compaction_rounds import RoundEnd, publish_fitting
+from lakewright.compact.compaction_rounds import CompactResult, RoundEnd, publish_fitting
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.column_stats import field_stats
 from lakewright.spec.manifest import DataFile
@@ -22,8 +23,8 @@ from support.effort import some
 from support.spark_writes import assert_tidy
 from support.traps import TrapStorage, trapped
 
-Compact: TypeAlias = Callable[..., lw.CompactResult]
-CompactDatabase: TypeAlias = Callable[..., lw.DatabaseCompaction]
+Compact: TypeAlias = Callable[..., CompactResult]
+CompactDatabase: TypeAlias = Callable[..., DatabaseCompaction]
 COLUMNS = pa.schema({"p": pa.string(), "x": pa.int64(), "y": pa.float64(), "id": pa.int64()})
 OPTIONS = {"target-file-row-num": "400", "file.block-size": "4 kb"}
 ROWS = 2000  # of a commit, half of them in each partition

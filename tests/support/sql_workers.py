@@ -11,6 +11,7 @@ import pyarrow as pa
 import lakewright as lw
 from lakewright.catalog.sql_catalog import LockSettings, SqlLock
 from lakewright.catalog.sql_drivers import parse_address
+from lakewright.errors import TableAlreadyExistException
 
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
@@ -27,7 +28,7 @@ def create_one(options: dict[str, str], number: int, results: str) -> None:
     try:
         catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, options={"comment": str(number)}))
         outcome = "created"
-    except lw.TableAlreadyExistException:
+    except TableAlreadyExistException:
         outcome = "exists"
     Path(results, str(number)).write_text(outcome)
     lw.write_table(rows_of(number), catalog.get_table("d.t"))

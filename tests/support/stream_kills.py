@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 import lakewright as lw
 from contract.fault_enumerator import stray_files
+from lakewright.spec.snapshot import Snapshot
 
 ROWS = 40  # of a file
 KEYS = 25
@@ -184,7 +185,7 @@ class StreamRuns:
         return (self.root / "log").read_text(errors="replace")[-6000:]
 
 
-def _snapshots(table: lw.FileStoreTable) -> list[lw.Snapshot]:
+def _snapshots(table: lw.FileStoreTable) -> list[Snapshot]:
     return list(table.store.snapshots.walk_back(table.store.snapshots.latest_id() or 0))
 
 

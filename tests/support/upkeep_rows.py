@@ -14,6 +14,8 @@ import pyarrow as pa
 
 import lakewright as lw
 from lakewright.compact.compaction_job import Strategy
+from lakewright.dml.merge import MergeBuilder
+from lakewright.dml.row_changes import UpdateResult
 from support.row_changes import CONDITIONS, Model, Verbs, random_rows
 from support.upkeep_book import MAIN, Columns, Line, stored
 from support.upkeep_mix import Attempt, Lines, Mix
@@ -44,21 +46,21 @@ class _NoVerbs(Verbs):
     def write(self, *_: object) -> None:
         """Write nothing."""
 
-    def delete(self, *_: object) -> lw.UpdateResult:
+    def delete(self, *_: object) -> UpdateResult:
         """Delete nothing."""
         return _any()
 
-    def update(self, *_: object) -> lw.UpdateResult:
+    def update(self, *_: object) -> UpdateResult:
         """Update nothing."""
         return _any()
 
-    def upsert(self, *_: object) -> lw.UpdateResult:
+    def upsert(self, *_: object) -> UpdateResult:
         """Upsert nothing."""
         return _any()
 
-    def merge(self, *_: object) -> lw.MergeBuilder:
+    def merge(self, *_: object) -> MergeBuilder:
         """Begin a merge that does nothing."""
-        return cast("lw.MergeBuilder", _NoMerge())
+        return cast("MergeBuilder", _NoMerge())
 
 
 class _NoMerge:
@@ -68,8 +70,8 @@ class _NoMerge:
         return (lambda *_: _any()) if name == "execute" else (lambda *_: self)
 
 
-def _any() -> lw.UpdateResult:
-    return cast("lw.UpdateResult", SimpleNamespace(deleted=ANY, updated=ANY, inserted=ANY))
+def _any() -> UpdateResult:
+    return cast("UpdateResult", SimpleNamespace(deleted=ANY, updated=ANY, inserted=ANY))
 
 
 class RowVerbs:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import lakewright as lw
+from lakewright.spec.argument_checks import WriteMode
 
 ROWS = pa.table(
     {
@@ -56,7 +57,7 @@ def make_table(warehouse: Path, shape: str) -> lw.FileStoreTable:
     name = f"d.{shape.replace('-', '_')}"
     catalog.create_table(name, schema)
     table = catalog.get_table(name)
-    mode: lw.WriteMode = "upsert" if table.primary_keys else "append"
+    mode: WriteMode = "upsert" if table.primary_keys else "append"
     for part in (ROWS.slice(0, 40), ROWS.slice(20, 40), ROWS.slice(10, 5)):
         lw.write_table(part, table, mode=mode)
     table.create_tag("v1")

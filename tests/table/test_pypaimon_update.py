@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
+from lakewright.table.update_builder import BatchTableUpdate
 
 COLUMNS = pa.schema({"k": pa.int64(), "v": pa.int64(), "s": pa.string()})
 KINDS = {
@@ -20,7 +21,7 @@ KINDS = {
     "evolving": {"row-tracking.enabled": "true", "data-evolution.enabled": "true", "deletion-vectors.enabled": "true"},
     "keyed": {"bucket": "1"},
 }
-Update = Callable[[lw.BatchTableUpdate], list[lw.CommitMessage]]
+Update = Callable[[BatchTableUpdate], list[lw.CommitMessage]]
 
 
 def _table(tmp_path: Path, kind: str) -> lw.FileStoreTable:

@@ -11,6 +11,8 @@ import pytest
 import lakewright as lw
 from lakewright.commit.committer import Committer
 from lakewright.commit.job_ids import JobRun, earlier_of_job, recorded_batch
+from lakewright.commit.table_commit import CommitResult
+from lakewright.dml.row_changes import UpdateResult
 from lakewright.spec.snapshot import SeenSnapshot
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
@@ -28,7 +30,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> lw.FileStoreTable:
     return table
 
 
-def write(table: lw.FileStoreTable, number: int, job_id: str | None = None) -> lw.CommitResult:
+def write(table: lw.FileStoreTable, number: int, job_id: str | None = None) -> CommitResult:
     return lw.write_table(pa.table({"id": [number], "v": [number]}, schema=SCHEMA), table, job_id=job_id)
 
 
@@ -56,7 +58,7 @@ def test_a_change_of_rows_whose_snapshot_expired_is_replayed(table: lw.FileStore
     for number in (1, 2):
         write(table, number)
 
-    def change() -> lw.UpdateResult:
+    def change() -> UpdateResult:
         return table.delete("id = 1", job_id="j") if verb == "delete" else table.update({"v": 9}, "id = 1", job_id="j")
 
     first = change()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
+from lakewright.errors import ColumnNotExistException
 from lakewright.write.input_data import memory_bytes
 
 
@@ -84,5 +85,5 @@ def test_wrong_filters_say_what_to_write(table: lw.FileStoreTable) -> None:
         lw.read_table(table, filter='c = "a"')
     with pytest.raises(lw.InvalidInputError, match="the function 'lower' cannot be used"):
         lw.read_table(table, filter="lower(c) = 'a'")
-    with pytest.raises(lw.ColumnNotExistException, match="did you mean 'c'"):
+    with pytest.raises(ColumnNotExistException, match="did you mean 'c'"):
         lw.read_table(table, filter="C = 'a'")

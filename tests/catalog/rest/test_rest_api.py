@@ -11,7 +11,22 @@ import pytest
 import lakewright as lw
 from lakewright.catalog.rest_api import RestApi
 from lakewright.catalog.rest_authority import RestAuthority, RestTable
-from lakewright.errors import CatalogServerError, LakewrightError, NotFoundError
+from lakewright.errors import (
+    BranchAlreadyExistException,
+    BranchNotExistException,
+    CatalogServerError,
+    ColumnAlreadyExistException,
+    ColumnNotExistException,
+    DatabaseNoPermissionException,
+    DatabaseNotExistException,
+    LakewrightError,
+    NotFoundError,
+    TableAlreadyExistException,
+    TableNoPermissionException,
+    TableNotExistException,
+    TagAlreadyExistException,
+    TagNotExistException,
+)
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.manifest import Partition
 from lakewright.spec.schema import Schema, new_table_schema
@@ -273,18 +288,18 @@ def _error(code: int, kind: str | None = None, name: str | None = None) -> Answe
 ERRORS: list[tuple[int, str | None, str | None, type[LakewrightError], str]] = [
     (400, None, None, lw.InvalidInputError, "told"),
     (401, None, None, lw.NotAuthorizedError, "'token'"),
-    (403, "TABLE", "t", lw.TableNoPermissionException, "do not allow"),
-    (403, "DATABASE", "d", lw.DatabaseNoPermissionException, "do not allow"),
-    (404, "TABLE", "t", lw.TableNotExistException, r"table d\.t does not exist"),
-    (404, "DATABASE", "d", lw.DatabaseNotExistException, "database d does not exist"),
-    (404, "COLUMN", "c", lw.ColumnNotExistException, "the column 'c' does not exist"),
-    (404, "TAG", "v", lw.TagNotExistException, "the tag 'v' does not exist"),
-    (404, "BRANCH", "b", lw.BranchNotExistException, "the branch 'b' does not exist"),
+    (403, "TABLE", "t", TableNoPermissionException, "do not allow"),
+    (403, "DATABASE", "d", DatabaseNoPermissionException, "do not allow"),
+    (404, "TABLE", "t", TableNotExistException, r"table d\.t does not exist"),
+    (404, "DATABASE", "d", DatabaseNotExistException, "database d does not exist"),
+    (404, "COLUMN", "c", ColumnNotExistException, "the column 'c' does not exist"),
+    (404, "TAG", "v", TagNotExistException, "the tag 'v' does not exist"),
+    (404, "BRANCH", "b", BranchNotExistException, "the branch 'b' does not exist"),
     (404, None, None, NotFoundError, "answered 404"),
-    (409, "TABLE", "t", lw.TableAlreadyExistException, r"table d\.t already exists"),
-    (409, "COLUMN", "c", lw.ColumnAlreadyExistException, "the column 'c' already exists"),
-    (409, "TAG", "v", lw.TagAlreadyExistException, "the tag 'v' already exists"),
-    (409, "BRANCH", "b", lw.BranchAlreadyExistException, "the branch 'b' already exists"),
+    (409, "TABLE", "t", TableAlreadyExistException, r"table d\.t already exists"),
+    (409, "COLUMN", "c", ColumnAlreadyExistException, "the column 'c' already exists"),
+    (409, "TAG", "v", TagAlreadyExistException, "the tag 'v' already exists"),
+    (409, "BRANCH", "b", BranchAlreadyExistException, "the branch 'b' already exists"),
     (409, None, None, lw.AlreadyExistsError, "answered 409"),
     (501, None, None, lw.UnsupportedError, "does not implement"),
     (500, None, None, CatalogServerError, "may have been carried out"),
@@ -312,7 +327,7 @@ def test_a_table_without_snapshots_has_no_latest_one(api: RestApi, script: Scrip
     script.will(_error(404, "SNAPSHOT"), _error(404, "SNAPSHOT"), _error(404, "TABLE", "t"))
     assert api.latest_snapshot(T) is None
     assert api.get_snapshot(T, 7) is None
-    with pytest.raises(lw.TableNotExistException):
+    with pytest.raises(TableNotExistException):
         api.latest_snapshot(T)
 
 
@@ -324,7 +339,7 @@ def test_a_server_that_keeps_no_snapshots_of_a_table_says_so(api: RestApi, scrip
 
 def test_a_new_name_that_is_taken_is_the_one_in_the_error(api: RestApi, script: Script) -> None:
     script.will(_error(409, "TABLE", "u"))
-    with pytest.raises(lw.TableAlreadyExistException, match=r"table e\.u already exists") as error:
+    with pytest.raises(TableAlreadyExistException, match=r"table e\.u already exists") as error:
         api.rename_table(T, Identifier.create("e", "u"))
     assert error.value.identifier == Identifier.create("e", "u")
 

@@ -15,7 +15,12 @@ import lakewright as lw
 from lakewright.catalog.rest_authority import RestAuthority, RestTable
 from lakewright.commit.commit_loop import ServerCommits
 from lakewright.commit.committer import Committer
-from lakewright.errors import CatalogServerError, NotAuthorizedError
+from lakewright.errors import (
+    CatalogServerError,
+    NotAuthorizedError,
+    TableNoPermissionException,
+    TagAlreadyExistException,
+)
 from lakewright.metadata.authority import LostRace, Outcome, Published, Unknown
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import Snapshot
@@ -150,7 +155,7 @@ def test_refusals_are_final_and_leave_no_file(world: World) -> None:
         lw.write_table(ROWS, world.table)
     assert {info.path for info in world.table.store.storage.walk(world.table.table_path)} == files
     world.server.deny("d.t")
-    with pytest.raises(lw.TableNoPermissionException):
+    with pytest.raises(TableNoPermissionException):
         lw.write_table(ROWS, world.table)
     world.server.allow("d.t")
     assert world.rows() == 1
@@ -228,7 +233,7 @@ def test_tags_cannot_be_renamed_or_replaced(world: World) -> None:
         world.table.rename_tag("v1", "v2")
     with pytest.raises(lw.UnsupportedError, match="replaced"):
         world.table.replace_tag("v1")
-    with pytest.raises(lw.TagAlreadyExistException):
+    with pytest.raises(TagAlreadyExistException):
         world.table.create_tag("v1")
     world.table.create_tag("v1", ignore_if_exists=True)
 

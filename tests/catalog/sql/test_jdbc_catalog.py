@@ -12,9 +12,19 @@ import pytest
 
 import lakewright as lw
 from lakewright.catalog import sql_catalog as module
+from lakewright.catalog.catalog import Database
 from lakewright.catalog.sql_catalog import JdbcCatalog
 from lakewright.catalog.sql_database import CatalogRows, SqlDatabase, database
-from lakewright.errors import CatalogServerError, CommitUnknownError, UnsupportedError
+from lakewright.errors import (
+    CatalogServerError,
+    CommitUnknownError,
+    DatabaseAlreadyExistException,
+    DatabaseNotEmptyException,
+    DatabaseNotExistException,
+    TableAlreadyExistException,
+    TableNotExistException,
+    UnsupportedError,
+)
 from support.s3 import S3Server
 from support.sql_workers import COLUMNS, create_one, rows_of
 from support.warm_processes import LOADED
@@ -55,7 +65,7 @@ def root(catalog: JdbcCatalog, name: str) -> Path:
 
 def test_databases_have_properties_and_no_directory(catalog: JdbcCatalog) -> None:
     catalog.create_database("e", properties={"owner": "ann", "comment": "of ann"})
-    assert catalog.get_database("e") == lw.Database(
+    assert catalog.get_database("e") == Database(
         "e", {"comment": "of ann", "location": f"{catalog.warehouse}/e.db", "owner": "ann"}, "of ann"
     )
     catalog.alter_database("e", {"owner": "bob", "comment": None})
@@ -64,12 +74,12 @@ def test_databases_have_properties_and_no_directory(catalog: JdbcCatalog) -> Non
         catalog.alter_database("e", {"exists": None})
     assert catalog.list_databases() == ["d", "e"]
     assert not Path(catalog.warehouse).exists()
-    with pytest.raises(lw.DatabaseAlreadyExistException):
+    with pytest.raises(DatabaseAlreadyExistException):
         catalog.create_database("e")
     catalog.create_database("e", ignore_if_exists=True, properties={"owner": "eve"})
     assert catalog.get_database("e").options["owner"] == "bob"
     catalog.drop_database("e")
-    with pytest.raises(lw.DatabaseNotExistException, match=r"\(d\)"):
+    with pytest.raises(DatabaseNotExistException, match=r"\(d\)"):
         catalog.get_database("e")
     with pytest.warns(lw.LakewrightWarning, match="its tables lie in"):
         catalog.create_database("f", properties={"location": "/elsewhere"})
@@ -94,7 +104,7 @@ def test_the_life_of_a_table(catalog: JdbcCatalog) -> None:
     catalog.drop_table("d.u")
     assert properties(catalog, "u") == {}
     assert not root(catalog, "u").exists()
-    with pytest.raises(lw.TableNotExistException, match="no tables"):
+    with pytest.raises(TableNotExistException, match="no tables"):
         catalog.get_table("d.u")
     catalog.drop_table("d.u", ignore_if_not_exists=True)
 
@@ -126,7 +136,7 @@ def test_branches_can_be_opened_and_leave_the_copied_options_alone(catalog: Jdbc
 
 def test_a_cascade_drops_the_files_too(catalog: JdbcCatalog) -> None:
     catalog.create_table("d.t", COLUMNS)
-    with pytest.raises(lw.DatabaseNotEmptyException, match="1 table"):
+    with pytest.raises(DatabaseNotEmptyException, match="1 table"):
         catalog.drop_database("d")
     catalog.drop_database("d", cascade=True)
     assert catalog.list_databases() == []
@@ -139,12 +149,12 @@ def test_views_of_others_take_their_names_and_are_refused(catalog: JdbcCatalog) 
         (f"CREATE TABLE paimon_views ({columns})", ()),
         ("INSERT INTO paimon_views VALUES (?, ?, ?, ?)", ("jdbc", "d", "v", "{}")),
     )
-    with pytest.raises(lw.TableAlreadyExistException):
+    with pytest.raises(TableAlreadyExistException):
         catalog.create_table("d.v", COLUMNS)
     with pytest.raises(UnsupportedError, match="is a view"):
         catalog.get_table("d.v")
     catalog.create_table("d.t", COLUMNS)
-    with pytest.raises(lw.TableAlreadyExistException):
+    with pytest.raises(TableAlreadyExistException):
         catalog.rename_table("d.t", "d.v")
     assert catalog.list_tables("d") == ["t"]
 
@@ -155,7 +165,7 @@ def test_catalogs_with_other_keys_do_not_see_each_other_s_names(sql: dict[str, s
     assert other.list_databases() == []
     other.create_database("d")
     # Both have the same warehouse: the files of the other's table are never taken, dropped or replaced.
-    with pytest.raises(lw.TableNotExistException, match="repair_table"):
+    with pytest.raises(TableNotExistException, match="repair_table"):
         other.drop_table("d.t")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_LOOKS_MAX", 1)
@@ -195,7 +205,7 @@ def test_no_secret_is_shown(sqlite: dict[str, str]) -> None:
     made.create_database("d")
     made.create_table("d.t", COLUMNS)
     shown = [repr(made), repr(made.get_table("d.t")), repr(made.get_table("d.t").store), str(made)]
-    with pytest.raises(lw.TableNotExistException) as caught:
+    with pytest.raises(TableNotExistException) as caught:
         made.get_table("d.x")
     assert "s3cret-word" not in " ".join([*shown, str(caught.value), repr(caught.value.facts)])
 
@@ -251,12 +261,12 @@ def test_a_crash_between_file_and_row_is_repaired(catalog: JdbcCatalog, monkeypa
     monkeypatch.setattr(module, "_LOOKS_MAX", 1)
     with pytest.raises(lw.InvalidInputError, match="repair_table"):
         catalog.create_table("d.t", COLUMNS)
-    with pytest.raises(lw.TableNotExistException, match="repair_table"):
+    with pytest.raises(TableNotExistException, match="repair_table"):
         catalog.get_table("d.t")
     catalog.repair_table("d.t")
     assert properties(catalog, "t") == {"target-file-size": "1 mb"}
     catalog.repair_table("d.t")  # nothing to do
-    with pytest.raises(lw.TableNotExistException, match="no schema file"):
+    with pytest.raises(TableNotExistException, match="no schema file"):
         catalog.repair_table("d.absent")
 
 
@@ -288,7 +298,7 @@ def test_a_rename_that_fails_loses_nothing(catalog: JdbcCatalog, error: Exceptio
         assert catalog.list_tables("d") == ["t"]
         return
     if not after:
-        with pytest.raises(lw.TableNotExistException, match="drop_table removes the name"):
+        with pytest.raises(TableNotExistException, match="drop_table removes the name"):
             catalog.get_table("d.t")
         catalog.repair_table("d.u")
         catalog.drop_table("d.t")
@@ -299,12 +309,12 @@ def test_a_rename_that_fails_loses_nothing(catalog: JdbcCatalog, error: Exceptio
 def test_names_that_are_taken_are_not_renamed_to(catalog: JdbcCatalog) -> None:
     catalog.create_table("d.t", COLUMNS)
     catalog.create_table("d.u", COLUMNS)
-    with pytest.raises(lw.TableAlreadyExistException):
+    with pytest.raises(TableAlreadyExistException):
         catalog.rename_table("d.t", "d.u")
-    with pytest.raises(lw.TableNotExistException):
+    with pytest.raises(TableNotExistException):
         catalog.rename_table("d.absent", "d.new")
     catalog.rename_table("d.absent", "d.new", ignore_if_not_exists=True)
-    with pytest.raises(lw.DatabaseNotExistException):
+    with pytest.raises(DatabaseNotExistException):
         catalog.rename_table("d.t", "absent.t")
     database(catalog.rows.address).write(("DELETE FROM paimon_tables WHERE table_name = ?", ("u",)))
     with pytest.raises(lw.InvalidInputError, match="does not list as"):

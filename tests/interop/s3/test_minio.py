@@ -18,6 +18,7 @@ from contract.fault_enumerator import stray_files
 from contract.faulty_storage import FaultyStorage
 from contract.storage_suite import StorageContract
 from lakewright.catalog.filesystem_catalog import open_filesystem
+from lakewright.errors import TableNotExistException
 from lakewright.storage.object_client import ObjectClient
 from lakewright.storage.object_storage import ObjectStorage
 from support.append_races import race_appends
@@ -115,7 +116,7 @@ def test_the_life_of_a_table(warehouse: dict[str, str]) -> None:
     catalog.drop_table("d.kept")
     assert catalog.list_tables("d") == []
     assert list(catalog.storage.walk(kept.table_path)) == []
-    with pytest.raises(lw.TableNotExistException):
+    with pytest.raises(TableNotExistException):
         catalog.get_table("d.kept")
     catalog.drop_database("d")
     assert catalog.list_databases() == []

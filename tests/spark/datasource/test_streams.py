@@ -31,6 +31,7 @@ from lakewright.spark.spark_engine import SparkTaskResult
 from lakewright.spark.spark_features import Feature
 from lakewright.spark.spark_types import spark_schema
 from lakewright.spark.stream_verbs import foreach_batch, read_stream, write_stream
+from lakewright.spec.argument_checks import TimestampLike
 from support.effort import some
 from support.needs import needs
 from support.spark_writes import new_table
@@ -478,7 +479,7 @@ def test_where_the_door_begins(
 @pytest.mark.parametrize(
     "moment", [1767960000000, "2026-01-09T12:00:00Z", datetime(2026, 1, 9, 13, tzinfo=timezone(timedelta(hours=1)))]
 )
-def test_the_time_that_a_stream_begins_at_is_given_in_any_form(tmp_path: Path, moment: lw.TimestampLike) -> None:
+def test_the_time_that_a_stream_begins_at_is_given_in_any_form(tmp_path: Path, moment: TimestampLike) -> None:
     started = stream_verbs._start(new_table(tmp_path), None, moment, latest=False)
     assert started == {"scan.mode": "from-timestamp", "scan.timestamp-millis": "1767960000000"}
 

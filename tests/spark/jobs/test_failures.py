@@ -19,6 +19,7 @@ from lakewright.compact.compaction_plan import plan_compaction
 from lakewright.engine.engine_job import remove_all, remove_leftovers
 from lakewright.spark import write_table
 from lakewright.spark.spark_engine import compacting_on
+from lakewright.spec.argument_checks import WriteMode
 from support.effort import some
 from support.spark_child import ROWS, ended, expected_rows, frame_of, shows_the_frame, started_child, table_for
 from support.spark_traps import TrapStorage, caught, trapped
@@ -28,9 +29,7 @@ from support.spark_writes import assert_tidy, assert_tidy_after_cleanup, new_tab
 
 
 @pytest.mark.parametrize("mode", some(["append", "upsert", "overwrite"], 1))
-def test_a_worker_that_dies_with_open_files_is_replaced(
-    spark: SparkSession, tmp_path: Path, mode: lw.WriteMode
-) -> None:
+def test_a_worker_that_dies_with_open_files_is_replaced(spark: SparkSession, tmp_path: Path, mode: WriteMode) -> None:
     table = table_for(mode, tmp_path)
     trap = TrapStorage(durable=False, marks=str(tmp_path / "marks"))
     result = write_table(frame_of(spark), trapped(table, trap), mode)
@@ -60,7 +59,7 @@ def test_a_worker_that_dies_before_the_write_is_replaced(spark: SparkSession, tm
 
 
 @pytest.mark.parametrize("mode", some(["append", "upsert"], 0))
-def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: lw.WriteMode) -> None:
+def test_a_disk_that_fails_for_good_leaves_nothing(spark: SparkSession, tmp_path: Path, mode: WriteMode) -> None:
     table = table_for(mode, tmp_path)
     trap = TrapStorage(durable=False, deed="fail", times=100, marks=str(tmp_path / "marks"))
     with pytest.raises(PySparkException, match="the disk is away"):
@@ -156,7 +155,7 @@ def test_what_a_snapshot_names_is_never_a_left_over(tmp_path: Path) -> None:
     some([("append", "before", False), ("overwrite", "after", True), ("upsert", "before", False)], 1),
 )
 def test_a_driver_that_is_killed_at_its_commit_can_be_run_again(
-    spark: SparkSession, tmp_path: Path, mode: lw.WriteMode, moment: str, visible: bool
+    spark: SparkSession, tmp_path: Path, mode: WriteMode, moment: str, visible: bool
 ) -> None:
     table, log = table_for(mode, tmp_path), tmp_path / "log"
     name = "manifest-" if mode == "append" else "snapshot-"  # after the data files, or after the manifests too

@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lakewright as lw
+from lakewright.engine.job_progress import Progress
 from lakewright.spark import spark_progress as room
 from lakewright.spark.spark_progress import (
     Counter,
@@ -40,10 +41,10 @@ def test_the_final_line_says_what_was_written() -> None:
 
 
 def test_a_bar_fits_its_terminal_and_starts_empty() -> None:
-    assert bar_text("w", lw.Progress(0, 0, 0.0), 99) == "w [........................] starting"
-    full = bar_text("w", lw.Progress(8, 10**6, 2.0, 4, 4), 99)
+    assert bar_text("w", Progress(0, 0, 0.0), 99) == "w [........................] starting"
+    full = bar_text("w", Progress(8, 10**6, 2.0, 4, 4), 99)
     assert full == "w [########################] 4/4 tasks, 8 rows, 1.0 MB, 4 rows/s"
-    assert len(bar_text("a long name " * 9, lw.Progress(8, 1, 1.0, 4, 1), 40)) == 40
+    assert len(bar_text("a long name " * 9, Progress(8, 1, 1.0, 4, 1), 40)) == 40
 
 
 @pytest.mark.parametrize(
@@ -63,10 +64,10 @@ def test_skipped_stages_do_not_count(jobs: list[room.Job], expected: tuple[int, 
 
 def test_a_classic_job_tells_tasks_rows_and_bytes(spark: SparkSession, tmp_path: Path) -> None:
     """The first task ends only after the callback has seen the second one done, so a poll has to fall between."""
-    seen: list[lw.Progress] = []
+    seen: list[Progress] = []
     gate = tmp_path / "gate"
 
-    def note(now: lw.Progress) -> None:
+    def note(now: Progress) -> None:
         seen.append(now)
         if now.tasks_done:
             gate.touch()
@@ -104,7 +105,7 @@ def test_a_classic_job_tells_tasks_rows_and_bytes(spark: SparkSession, tmp_path:
 def test_a_failing_callback_is_reported_once_and_kills_nothing(spark: SparkSession) -> None:
     calls: list[int] = []
 
-    def fail(_: lw.Progress) -> None:
+    def fail(_: Progress) -> None:
         calls.append(1)
         raise ZeroDivisionError
 
@@ -125,7 +126,7 @@ def test_a_failing_callback_is_reported_once_and_kills_nothing(spark: SparkSessi
 
 
 def test_an_error_in_the_job_passes_and_tells_no_end(spark: SparkSession) -> None:
-    seen: list[lw.Progress] = []
+    seen: list[Progress] = []
 
     def interrupted() -> None:
         with following_progress(spark, "g", seen.append, what="w") as job_progress:
@@ -201,7 +202,7 @@ def test_a_notebook_shows_the_bar_in_its_cell(spark: SparkSession, monkeypatch: 
 
 
 def test_connect_is_heard_only_in_the_thread_of_the_job(spark: SparkSession) -> None:
-    seen: list[lw.Progress] = []
+    seen: list[Progress] = []
     stage = SimpleNamespace(num_tasks=4, num_completed_tasks=3)
     job_progress = JobProgress("g", "w", listeners=[seen.append])
     job_progress.on_connect([stage], inflight_tasks=1, operation_id="x", done=False)
@@ -214,7 +215,7 @@ def test_connect_is_heard_only_in_the_thread_of_the_job(spark: SparkSession) -> 
 
 
 def test_a_stage_that_turns_out_to_be_skipped_leaves_the_count(spark: SparkSession) -> None:
-    seen: list[lw.Progress] = []
+    seen: list[Progress] = []
     with following_progress(spark, "g", seen.append, what="w") as job_progress:
         job_progress.tell(14, 4)
         job_progress.tell(10, 5)

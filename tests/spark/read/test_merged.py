@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 
-from lakewright import CatalogFactory, FileStoreTable, ReadBuilder
+from lakewright import CatalogFactory, FileStoreTable
+from lakewright.read.read_builder import ReadBuilder
 from lakewright.read.split_sharing import cut_split, share_splits
 from lakewright.spark import core_scan as merged
 from lakewright.spark.core_scan import merged_scan

@@ -23,6 +23,7 @@ from lakewright.spark.bucket_shuffle import cluster
 from lakewright.spark.spark_engine import Task, parallelism, run_job, size_in, size_of
 from lakewright.spark.spark_session import settings
 from lakewright.spark.spark_verbs import write_table
+from lakewright.spec.argument_checks import Distribution
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.write.table_writer import WriteJob
 from support.effort import some
@@ -87,7 +88,7 @@ def latest(df: DataFrame) -> list[dict[str, object]]:
     return [found[key] for key in sorted(found)]
 
 
-KEYED_WAYS: Mapping[str, tuple[dict[str, object], lw.Distribution | None, str]] = {
+KEYED_WAYS: Mapping[str, tuple[dict[str, object], Distribution | None, str]] = {
     "fixed": ({"bucket": 4}, None, "as blocks to 4 tasks, by bucket"),
     "in place": ({"bucket": 2}, "none", "in place as asked"),
     "partitions": ({"keys": ("k", "p"), "partitions": ("p",), "bucket": 2}, None, "as blocks to 4 tasks, by bucket"),
@@ -141,7 +142,7 @@ ENGINES: Mapping[str, dict[str, object]] = {
     ("engine", "distribution"), some([(engine, way) for engine in ENGINES for way in (None, "none")], 0, 5)
 )
 def test_engines_that_look_at_the_order_see_that_of_the_frame(
-    spark: SparkSession, new_table: NewTable, engine: str, distribution: lw.Distribution | None
+    spark: SparkSession, new_table: NewTable, engine: str, distribution: Distribution | None
 ) -> None:
     options = {"bucket": 2, **ENGINES[engine]}
     ours, embedded = new_table(**options), new_table(**options)
@@ -181,7 +182,7 @@ def test_append_tables_get_every_row_once(
     spark: SparkSession,
     new_table: NewTable,
     options: dict[str, object],
-    distribution: lw.Distribution | None,
+    distribution: Distribution | None,
     files: int,
 ) -> None:
     table, frame = new_table(keys=(), **options), rows(spark)
@@ -214,7 +215,7 @@ def test_concurrency_is_the_largest_number_of_tasks(
     spark: SparkSession, new_table: NewTable, many_writers: None
 ) -> None:
     del many_writers
-    asked: list[tuple[dict[str, object], lw.Distribution | None]] = [
+    asked: list[tuple[dict[str, object], Distribution | None]] = [
         ({"bucket": 4}, None),
         ({"bucket": 4}, "none"),
         ({"dynamic_bucket__initial_buckets": 4}, None),

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import lakewright as lw
 from lakewright.compact import distributed_compaction
 from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.spark import read_table, spark_engine, write_table
 from lakewright.spark.frame_operations import to_arrow
 from lakewright.spark.frame_write import write_micro_batch
+from lakewright.spec.argument_checks import WriteMode
 from support.effort import some
 from support.spark_writes import COLUMNS, assert_tidy, new_table, rows_of, sorted_rows
 
@@ -73,7 +73,7 @@ def test_what_a_schema_tells_is_refused_before_a_job_starts(
         (frame.selectExpr("*", "'+I' as _row_kind", "'+I' as row_kind"), "append", "both"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            write_table(wrong, table, cast("lw.WriteMode", mode))
+            write_table(wrong, table, cast("WriteMode", mode))
     with pytest.raises(InvalidInputError, match="no Spark frame"):
         write_table(cast("DataFrame", _arrow(_ROWS)), table)
     with pytest.raises(InvalidInputError, match="write_stream"):

@@ -233,6 +233,7 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "changes": lambda _: [lw.SchemaChange.update_comment("new")],
     "chunk_size": lambda _: 2,
     "column": lambda _: "n",
+    "index_column": lambda _: "n",
     "columns": lambda _: ["n"],
     "commit_identifier": lambda _: 5,
     "commit_messages": lambda lake: lake.messages(),

@@ -19,19 +19,48 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from lakewright.catalog.catalog import Catalog
 from lakewright.catalog.filesystem_catalog import open_filesystem
 from lakewright.errors import InvalidInputError, NotFoundError, UnsupportedError
 from lakewright.spec import argument_checks
-from lakewright.storage.credentials import Provider, credentials_of
+from lakewright.storage.credentials import Credentials, Provider, credentials_of
 
 # ---- Catalogs by metastore -------------------------------------------------------------------------------------------
 
-_KINDS = ("filesystem", "rest", "jdbc")
+Opener: TypeAlias = Callable[[Mapping[str, str], Credentials | None], Catalog]
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogKind:
+    """How the catalogs of one `metastore` are opened."""
+
+    open: Opener
+    address: str  # the option with the address that credentials are for
+    has_path: bool = False  # its `warehouse` may be a path of this machine
+
+
+def _open_rest(options: Mapping[str, str], credentials: Credentials | None) -> Catalog:
+    from lakewright.catalog.rest_catalog import open_rest  # noqa: PLC0415 - servers need urllib3
+
+    return open_rest(options, credentials)
+
+
+def _open_jdbc(options: Mapping[str, str], credentials: Credentials | None) -> Catalog:
+    from lakewright.catalog.sql_catalog import open_jdbc  # noqa: PLC0415 - SQL databases need a driver
+
+    return open_jdbc(options, credentials)
+
+
+CATALOGS = {
+    "filesystem": CatalogKind(open_filesystem, "warehouse", has_path=True),
+    "rest": CatalogKind(_open_rest, "uri"),
+    "jdbc": CatalogKind(_open_jdbc, "warehouse", has_path=True),
+}
 
 
 class CatalogFactory:
@@ -55,19 +84,12 @@ class CatalogFactory:
         """
         options = argument_checks.check_text_mapping("catalog_options", catalog_options)
         metastore = options.get("metastore", "filesystem").strip().lower()
-        if metastore == "filesystem":
-            return open_filesystem(options, credentials_of(credentials, options.get("warehouse", "")))
-        if metastore == "rest":
-            from lakewright.catalog.rest_catalog import open_rest  # noqa: PLC0415 - the door to servers, which need urllib3
-
-            return open_rest(options, credentials_of(credentials, options.get("uri", "")))
-        if metastore == "jdbc":
-            from lakewright.catalog.sql_catalog import open_jdbc  # noqa: PLC0415 - the door to SQL databases
-
-            return open_jdbc(options, credentials_of(credentials, options.get("warehouse", "")))
-        raise UnsupportedError(
-            f"metastore {metastore!r} is not supported; use one of {', '.join(_KINDS)}", metastore=metastore
-        )
+        kind = CATALOGS.get(metastore)
+        if kind is None:
+            raise UnsupportedError(
+                f"metastore {metastore!r} is not supported; use one of {', '.join(CATALOGS)}", metastore=metastore
+            )
+        return kind.open(options, credentials_of(credentials, options.get(kind.address, "")))
 
 
 # ---- Named catalogs of the environment -------------------------------------------------------------------------------
@@ -76,7 +98,6 @@ FILE = "lakewright.toml"
 CATALOG, CONFIG = "LAKEWRIGHT_CATALOG", "LAKEWRIGHT_CONFIG"
 _OPTION = "LAKEWRIGHT_CATALOGS__"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_PATH_STORES = {"filesystem", "jdbc"}  # whose warehouse is a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +194,8 @@ def _options(path: Path, name: str, given: object) -> dict[str, str]:
         )
     options = dict(_flat(path, name, given))
     place = options.get("warehouse")
-    if place and options.get("metastore", "filesystem") in _PATH_STORES and "://" not in place and "$" not in place:
+    kind = CATALOGS.get(options.get("metastore", "filesystem"))
+    if place and kind is not None and kind.has_path and "://" not in place and "$" not in place:
         options["warehouse"] = str((path.parent / Path(place).expanduser()).absolute())
     return options
 

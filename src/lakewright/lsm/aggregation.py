@@ -257,7 +257,8 @@ def loses_retracts(function: ColumnFunction) -> bool:
     return function.name in _LOSSES and not function.ignore_retract
 
 
-AGGREGATES: Mapping[str, Aggregate] = {
+# By the names of `column_functions.FITS`.
+AGGREGATES: dict[str, Aggregate] = {
     "sum": add_up,
     "product": multiply,
     "max": lambda column, steps, function: _extreme(column, steps, function.type, np.maximum),

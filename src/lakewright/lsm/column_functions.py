@@ -99,14 +99,14 @@ def column_function(schema: TableSchema, column: str, name: str) -> ColumnFuncti
             column=column,
             option=option_of(column),
         )
-    if name not in _FITS:
+    if name not in FITS:
         raise UnsupportedError(
             f"the column {column!r} asks for the unknown function {name!r}: set {option_of(column)!r} to one of"
-            f" {', '.join(sorted(_FITS))}",
+            f" {', '.join(sorted(FITS))}",
             column=column,
             option=option_of(column),
         )
-    needs, fits = _FITS[name]
+    needs, fits = FITS[name]
     if not fits(field.type):
         raise InvalidInputError(
             f"the function {name!r} needs {needs}, but the column {column!r} has the type {field.type}: choose another"
@@ -223,7 +223,7 @@ def _unbounded(root: str) -> Callable[[DataType], bool]:
 
 
 # What each function needs, in words and as a test.
-_FITS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
+FITS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
     "sum": ("a number", _root_in(_NUMERIC)),
     "product": ("a number", _root_in(_NUMERIC)),
     "max": ("a scalar that has an order", _comparable),

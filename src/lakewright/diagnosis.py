@@ -57,7 +57,7 @@ class Diagnosis(HtmlRepr):
 
     @property
     def is_healthy(self) -> bool:
-        """Say whether no check failed; warnings are no failures."""
+        """Return whether no check failed; warnings are no failures."""
         return not any(check.status == "failed" for check in self.checks)
 
     def _shown_facts(self) -> dict[str, object]:
@@ -155,7 +155,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 # ---- Checks of a warehouse -------------------------------------------------------------------------------------------
-# Always holds: only files below the scratch name, which nobody else has, are written and deleted.
+# Invariant: only files below the scratch name, which nobody else has, are written and deleted.
 
 SCRATCH = "_lakewright_doctor"
 SKEW_SECONDS = 10.0  # a store may tell whole seconds, and a request takes time
@@ -274,7 +274,7 @@ def _refused(right: str, what: str, error: Exception) -> Check:
 
 
 def _is_absent(error: Exception) -> bool:
-    """Say whether an error tells that a storage is not there or does not answer, so that no right can be tried."""
+    """Return whether an error tells that a storage is not there or does not answer, so that no right can be tried."""
     return isinstance(error, NotFoundError) or (isinstance(error, OSError) and error.errno == errno.EIO)
 
 
@@ -356,7 +356,7 @@ def _of_spark(spark: SparkSession | None) -> Iterator[Check]:
         yield Check("java", "skipped", "Spark is not installed, and nothing else needs Java")
         yield Check("spark.workers", "skipped", "Spark is not installed", "pip install 'lakewright[spark]'")
         return
-    from lakewright.spark.spark_session import check_java, check_workers  # noqa: PLC0415 - a door
+    from lakewright.spark.spark_session import check_java, check_workers  # noqa: PLC0415 - lazy
 
     yield check_java()
     if spark is None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 # ---- HTML ------------------------------------------------------------------------------------------------------------
-# Always holds: a text becomes part of a page only through `element`, which escapes it, so that a name or a comment
+# Invariant: a text becomes part of a page only through `element`, which escapes it, so that a name or a comment
 # with markup in it is shown as it is written. Only what these functions return is taken as markup.
 
 # Characters that a page cannot hold: controls, halves of pairs, and what Unicode never assigns.
@@ -173,7 +173,7 @@ def instant(millis: int, *, date_only: bool = False) -> str:
 
 
 # ---- Values in a notebook --------------------------------------------------------------------------------------------
-# Always holds: showing a value reads no file and never raises. Texts are escaped, and colours are those of the
+# Invariant: showing a value reads no file and never raises. Texts are escaped, and colours are those of the
 # notebook, so that the same markup is good on a light and on a dark page.
 
 GRID_ROWS = 20

@@ -8,7 +8,7 @@ Frames of other libraries are recognised by their types, without importing the l
     Ray                        goes to the verbs of `lakewright.ray`
     pandas on Spark            refused: `to_spark()` says what becomes of its index
 
-What always holds: rows that the workers of an engine hold come into this process only if the caller fetches them.
+Invariant: rows that the workers of an engine hold come into this process only if the caller fetches them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 
 
 def _spark() -> ModuleType:
-    from lakewright import spark  # noqa: PLC0415 - a door
+    from lakewright import spark  # noqa: PLC0415 - lazy
 
     return spark
 
 
 def _ray() -> ModuleType:
-    from lakewright import ray  # noqa: PLC0415 - a door
+    from lakewright import ray  # noqa: PLC0415 - lazy
 
     return ray
 
@@ -79,5 +79,5 @@ def _engine_of(data: object) -> _Engine | None:
 
 
 def _is_a(data: object, package: str, name: str) -> bool:
-    """Say whether the type of an object, or one that it derives from, is a type of this name in a package."""
+    """Return whether the type of an object, or one that it derives from, is a type of this name in a package."""
     return any(base.__name__ == name and f"{base.__module__}.".startswith(f"{package}.") for base in type(data).__mro__)

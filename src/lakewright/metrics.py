@@ -1,6 +1,6 @@
 """Metrics events, hooks and the stages of an operation.
 
-Always holds: telling never raises, and costs next to nothing where nobody listens. A line holds names, numbers and
+Invariant: telling never raises, and costs next to nothing where no hook listens. A line holds names, numbers and
 kinds of errors, never rows, locations, options or the text of an error: so it holds no secret.
 """
 
@@ -116,7 +116,7 @@ def remove_metrics_hook(hook: MetricsHook) -> None:
 
 
 def has_listeners(kind: EventKind) -> bool:
-    """Say whether a hook or a logger wants events of a kind: if none does, nobody need make one."""
+    """Return whether a hook or a logger wants events of a kind: if none does, nobody need make one."""
     return bool(_hooks) or _LOGGERS[kind].isEnabledFor(_LEVELS[kind])
 
 

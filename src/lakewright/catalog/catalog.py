@@ -371,12 +371,12 @@ def layout_of(warehouse: str, name: Identifier) -> Layout:
 
 
 def has_schema(storage: Storage, layout: Layout) -> bool:
-    """Say whether a table is there: it has a schema file."""
+    """Return whether a table is there: it has a schema file."""
     return storage.exists(layout.schema_file(0)) or bool(SchemaFiles(storage, layout).ids())
 
 
 def has_snapshot(storage: Storage, layout: Layout) -> bool:
-    """Say whether there are snapshots, which a table without a schema has if its drop was cut short."""
+    """Return whether there are snapshots, which a table without a schema has if its drop was cut short."""
     return next(iter(storage.list(layout.snapshot_directory)), None) is not None
 
 

@@ -1,6 +1,6 @@
 """A REST server as a table authority.
 
-Always holds: after a lost or unreadable answer nothing is assumed. The server is asked what became of the call; only
+Invariant: after a lost or unreadable answer nothing is assumed. The server is asked what became of the call; only
 where it does not tell is the outcome unknown. A snapshot is recognised by the names of its manifest lists, because
 servers up to 1.4.2 drop its uuid; a repeated commit of ours may be refused because the first one was carried out.
 """
@@ -109,7 +109,7 @@ class RestTable:
         )
 
     def _has(self, expected: TableSchema) -> bool:
-        """Say whether the newest schema is the one that was expected."""
+        """Return whether the newest schema is the one that was expected."""
         now = self.api.get_table(self.identifier)
         return now.schema_id >= expected.id and now.agrees_with(expected)
 

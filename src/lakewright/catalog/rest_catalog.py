@@ -95,7 +95,7 @@ def table_storage(
 
 
 def issues_tokens(options: Mapping[str, str]) -> bool:
-    """Say whether the server issues the keys of its tables.
+    """Return whether the server issues the keys of its tables.
 
     >>> issues_tokens({"data-token.enabled": "true"}), issues_tokens({})
     (True, False)

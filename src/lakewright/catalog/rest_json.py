@@ -82,7 +82,7 @@ class ServerTable:
         return schema_from_json(self.schema)
 
     def agrees_with(self, schema: TableSchema) -> bool:
-        """Say whether the table has these columns and keys, and at least these options."""
+        """Return whether the table has these columns and keys, and at least these options."""
         wanted = schema_to_json(schema)
         same = all(self.schema.get(key) == wanted[key] for key in ("fields", "partitionKeys", "primaryKeys"))
         return same and schema.options.items() <= self.options.items()

@@ -1,6 +1,6 @@
 """The SQL catalog; its lock as a table authority."""
 
-# ruff: noqa: S608 - statements are put together from names of this room; values are always passed beside them
+# ruff: noqa: S608 - statements are put together from names of this module; values are always passed beside them
 
 from __future__ import annotations
 
@@ -520,7 +520,7 @@ class JdbcCatalog(Catalog):
             self._move(new, old)
 
     def _has_all_files(self) -> bool:
-        """Say whether each listed table has files: if one lacks them, another engine may have renamed it."""
+        """Return whether each listed table has files: if one lacks them, another engine may have renamed it."""
         names = (Identifier.create(d, table) for d in self.rows.databases() for table in self.rows.tables(d))
         return all(has_schema(self.storage, self._layout(name)) for name in names)
 

@@ -294,7 +294,7 @@ class CatalogRows:
         return [TABLES, DATABASE_PROPERTIES, *([VIEWS] if VIEWS in self._present() else [])]
 
     def has_database(self, name: str) -> bool:
-        """Say whether a database exists."""
+        """Return whether a database exists."""
         return any(self._is_named(table, name) for table in self._naming_databases())
 
     def _is_named(self, table: str, name: str) -> bool:
@@ -359,7 +359,7 @@ class CatalogRows:
         return sorted(str(row[0]) for row in self._database.read(query, self.catalog_key, database_name))
 
     def has_table(self, database_name: str, name: str) -> bool:
-        """Say whether a table has a row."""
+        """Return whether a table has a row."""
         query = f"SELECT 1 FROM {TABLES} WHERE {_OF_TABLE}"
         return bool(self._database.read(query, self.catalog_key, database_name, name))
 

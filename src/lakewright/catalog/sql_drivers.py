@@ -247,7 +247,7 @@ _POSTGRES_NAMES = {
 
 def _connect_postgres(address: Address) -> Connection:
     try:
-        import psycopg  # noqa: PLC0415 - the door to an extra
+        import psycopg  # noqa: PLC0415 - lazy, for an extra
         from psycopg import pq  # noqa: PLC0415 - the same door
     except ImportError as cause:
         raise _no_driver(address, "postgres") from cause
@@ -334,7 +334,7 @@ _MYSQL_NAMES = ("user", "password")
 
 def _connect_mysql(address: Address) -> Connection:
     try:
-        import pymysql  # noqa: PLC0415 - the door to an extra
+        import pymysql  # noqa: PLC0415 - lazy, for an extra
     except ImportError as cause:
         raise _no_driver(address, "mysql") from cause
     known, unused = mysql_settings(address)

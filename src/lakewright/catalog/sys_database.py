@@ -161,7 +161,7 @@ def system_database_tables() -> list[str]:
 
 
 def is_system(database: object) -> bool:
-    """Say whether a name is that of the database of the catalog itself."""
+    """Return whether a name is that of the database of the catalog itself."""
     return isinstance(database, str) and database == SYSTEM_DATABASE
 
 

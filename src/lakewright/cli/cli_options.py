@@ -244,7 +244,7 @@ def names_of(what: Literal["table", "database", "catalog"]) -> Callable[..., lis
     """Return the function that tells a shell which names begin with a text."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-        from lakewright.cli.catalog_options import names_like  # noqa: PLC0415 - a door: only a shell that asks needs it
+        from lakewright.cli.catalog_options import names_like  # noqa: PLC0415 - lazy: only a shell that asks needs it
 
         given = Arguments(catalog=None, warehouse=None, catalog_option=())
         vars(given).update({name: value for name, value in ctx.params.items() if name in vars(given) and value})

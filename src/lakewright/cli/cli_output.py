@@ -159,8 +159,8 @@ def _record(row: Row) -> str:
 def _rich(rows: Sequence[Row], columns: int) -> bool:
     """Write a table with rich, which fits it to the terminal; return whether rich is installed."""
     try:
-        from rich.console import Console  # noqa: PLC0415 - a door: it takes longer to load than most commands to run
-        from rich.table import Table  # noqa: PLC0415 - a door
+        from rich.console import Console  # noqa: PLC0415 - lazy: it takes longer to load than most commands to run
+        from rich.table import Table  # noqa: PLC0415 - lazy
     except ImportError:
         return False
     table = Table(box=None, header_style="bold", pad_edge=False)

@@ -31,7 +31,7 @@ from lakewright.errors import InvalidInputError, pluralize
 # ---- Formats ---------------------------------------------------------------------------------------------------------
 # Values as text: NULL is an empty field of csv (an empty text is `""`) and `null` in JSON; numbers are written in
 # full; decimals and times are texts in JSON, as in the other commands; binary values are hexadecimal; nested values
-# are JSON. What always holds: csv is that of RFC 4180 (commas, CRLF, quotes where they are needed), and a cell that
+# are JSON. Invariant: csv is that of RFC 4180 (commas, CRLF, quotes where they are needed), and a cell that
 # is shown to people has no control characters.
 
 FORMATS = ("table", "csv", "json", "jsonl", "parquet", "arrow")

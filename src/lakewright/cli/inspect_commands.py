@@ -60,7 +60,7 @@ def _wants_spark(args: Arguments) -> bool:
 
 
 def _with_spark(args: Arguments, say: object) -> Diagnosis:
-    from lakewright.spark.spark_session import running  # noqa: PLC0415 - a door
+    from lakewright.spark.spark_session import running  # noqa: PLC0415 - lazy
 
     with ExitStack() as stack:
         try:

@@ -124,7 +124,7 @@ def _ingest_on_spark(
     args: Arguments, sources: Sequence[IngestSource], given: Mapping[str, Any], *, quiet: bool
 ) -> IngestResult:
     try:
-        from lakewright.spark import spark_ingest, spark_session  # noqa: PLC0415 - a door
+        from lakewright.spark import spark_ingest, spark_session  # noqa: PLC0415 - lazy
     except ImportError as error:
         raise UnsupportedError(
             f"this ingest needs Spark, and {error.name} is not installed: pip install 'lakewright[spark]' (or "

@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         _run_process()
     try:
-        from lakewright.cli.program import run  # noqa: PLC0415 - a door: it needs click
+        from lakewright.cli.program import run  # noqa: PLC0415 - lazy: it needs click
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise

@@ -177,9 +177,9 @@ def data_type(text: str, name: str) -> DataType:
 
 def _sql_column(text: str, name: str) -> ColumnDefinition:
     try:
-        from lakewright.statements.parse_columns import read_column  # noqa: PLC0415 - a door: it needs sqlglot
-        from lakewright.statements.sql_text import Fragment  # noqa: PLC0415 - a door
-        from lakewright.statements.token_cursor import TokenCursor  # noqa: PLC0415 - a door
+        from lakewright.statements.parse_columns import read_column  # noqa: PLC0415 - lazy: it needs sqlglot
+        from lakewright.statements.sql_text import Fragment  # noqa: PLC0415 - lazy
+        from lakewright.statements.token_cursor import TokenCursor  # noqa: PLC0415 - lazy
     except ImportError as error:
         raise UnsupportedError(
             f"column {name!r}: nested types are read by {error.name}, which is not installed: pip install "

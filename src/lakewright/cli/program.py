@@ -194,7 +194,7 @@ def _fail(argv: Sequence[str], message: str, *, as_is: bool = False) -> None:
 
 def _hidden(argv: Sequence[str], text: str) -> str:
     """Return a text without the secrets of this run."""
-    from lakewright.cli.catalog_options import SECRETS  # noqa: PLC0415 - a door: help and usage do without numpy
+    from lakewright.cli.catalog_options import SECRETS  # noqa: PLC0415 - lazy: help and usage do without numpy
 
     SECRETS.note_words(argv)
     return SECRETS.hidden(text)

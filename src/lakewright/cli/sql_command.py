@@ -71,7 +71,7 @@ def rows_of(rows: object, limit: int | None = None) -> tuple[pa.Table, bool]:
     """Return the rows that a context returned as an Arrow table, and whether a frame had more than a limit."""
     if isinstance(rows, pa.Table):
         return rows, False
-    from lakewright.spark.frame_operations import to_arrow  # noqa: PLC0415 - a door
+    from lakewright.spark.frame_operations import to_arrow  # noqa: PLC0415 - lazy
 
     frame = cast("DataFrame", rows)
     if limit is None:
@@ -169,7 +169,7 @@ def _prompt(context: Context[Any], args: Arguments, output: CommandOutput) -> No
     if args.format != "table" or args.output is not None:
         raise click.UsageError("the prompt shows tables: --format and --output belong to statements or a script")
     try:
-        from lakewright.cli.sql_prompt import Prompt  # noqa: PLC0415 - a door: it needs prompt_toolkit
+        from lakewright.cli.sql_prompt import Prompt  # noqa: PLC0415 - lazy: it needs prompt_toolkit
     except ImportError as error:
         raise _missing(error, "cli") from error
     Prompt(context, dict(args.arg), limit=args.limit, quiet=output.quiet).run()
@@ -183,14 +183,14 @@ def _context(args: Arguments, catalog: Catalog) -> Iterator[Context[Any]]:
     """Run a context of the engine that the arguments name."""
     if args.engine == "duckdb":
         try:
-            from lakewright.statements.embedded.embedded_context import SQLContext  # noqa: PLC0415 - a door
+            from lakewright.statements.embedded.embedded_context import SQLContext  # noqa: PLC0415 - lazy
         except ImportError as error:
             raise _missing(error, "sql") from error
         yield SQLContext(catalog, args.database)
         return
     try:
-        from lakewright.spark import spark_session  # noqa: PLC0415 - a door
-        from lakewright.spark.spark_sql_context import SQLContext as OnSpark  # noqa: PLC0415 - a door
+        from lakewright.spark import spark_session  # noqa: PLC0415 - lazy
+        from lakewright.spark.spark_sql_context import SQLContext as OnSpark  # noqa: PLC0415 - lazy
     except ImportError as error:
         raise _missing(error, "spark,sql") from error
     # Errors are told by this command; Spark would log some forty lines for every attempt of a task.

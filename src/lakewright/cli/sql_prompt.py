@@ -36,7 +36,7 @@ from lakewright.statements.sql_text import Fragment, Name
 from lakewright.statements.token_cursor import words_of
 
 # ---- Completion ------------------------------------------------------------------------------------------------------
-# What always holds: a catalog that fails or is slow costs a prompt its names, never an error; names are remembered
+# Invariant: a catalog that fails or is slow costs a prompt its names, never an error; names are remembered
 # for some seconds.
 
 T = TypeVar("T")

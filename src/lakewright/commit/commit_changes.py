@@ -49,7 +49,7 @@ class Change:
 
     @property
     def is_empty(self) -> bool:
-        """Say whether nothing changes."""
+        """Return whether nothing changes."""
         return not (self.entries or self.changelog or self.index)
 
     @property
@@ -72,7 +72,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Where nobody may have written rows since the snapshot that a change was planned on."""
+    """Where no other commit may have written rows since the snapshot that a change was planned on."""
 
     since: int  # 0: the table had no snapshot
     planned_on: str | None  # the name of that snapshot, where it is known

@@ -48,7 +48,7 @@ from lakewright.storage.storage import Storage, is_refusal
 from lakewright.storage.table_layout import Layout
 
 # ---- Publishing one snapshot -----------------------------------------------------------------------------------------
-# Always holds: `Published` means that the snapshot file was created, or read back with its own manifest lists, or
+# Invariant: `Published` means that the snapshot file was created, or read back with its own manifest lists, or
 # that the server which owns the table said so; `metadata.authority` says what the outcomes mean. A snapshot that turns
 # out
 # not to belong to the history is taken back (`confirm_published`).
@@ -189,7 +189,7 @@ def _is_in_line(
     entries: Sequence[ManifestEntry],
     listed: list[int],
 ) -> bool | None:
-    """Say whether a snapshot belongs to the history; None if that cannot be known any more.
+    """Return whether a snapshot belongs to the history; None if that cannot be known any more.
 
     `kept` is the snapshot that has the id of the base now, and `listed` are its own id and those that are higher.
     """
@@ -213,7 +213,7 @@ def _is_in_line(
 
 
 def is_built_on(store: TableStore, following: Snapshot, own: Snapshot, entries: Sequence[ManifestEntry]) -> bool | None:
-    """Say whether a snapshot was made on top of another one; None if that one changed no data file, so none tells."""
+    """Tell whether a snapshot was made on top of another one; None if that one changed no data file, so none tells."""
     manifests = store.manifests
     began_with = manifests.read_list(following.base_manifest_list)
     with suppress(NotFoundError, CorruptTableError):  # it has expired
@@ -371,9 +371,9 @@ class CommitPrefetch:
 # look whether it is published already -> plan on the newest snapshot -> renumber rows if need be -> write metadata
 #     -> check that the table is still the same -> publish -> look whether it is in the history -> wait and try again
 #
-# Far away, calls that do not need each other's answers are made side by side (design/0012 draws the chain).
+# On remote stores, calls that do not need each other's answers are made concurrently (design/0012 draws the chain).
 #
-# Always holds: metadata of an attempt is deleted only when the attempt is known to have lost the race. While the
+# Invariant: metadata of an attempt is deleted only when the attempt is known to have lost the race. While the
 # outcome of an attempt is unknown, the loop ends in success or in `CommitUnknownError`, never in an error that says
 # that nothing was published.
 

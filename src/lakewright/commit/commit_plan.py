@@ -54,13 +54,13 @@ class PartitionSelection:
     specs: tuple[Spec, ...] = ()
 
     def selects(self, partition: bytes, values: Sequence[Value]) -> bool:
-        """Say whether a partition is selected; `values` are those of its columns."""
+        """Return whether a partition is selected; `values` are those of its columns."""
         if self.partitions is not None:
             return partition in self.partitions
         return any(all(values[position] == value for position, value in spec) for spec in self.specs)
 
     def may_select(self, columns: Sequence[Bounds], values_of: Callable[[bytes], Sequence[Value]]) -> bool:
-        """Say whether a partition inside these bounds, one per partition column, may be selected."""
+        """Return whether a partition inside these bounds, one per partition column, may be selected."""
         if self.partitions is None:
             specs: Iterable[Spec] = self.specs
         else:
@@ -167,7 +167,7 @@ def _spec_value(given: object, field: DataField, default_name: str) -> Value:
 
 
 def _within(value: Value, bounds: Bounds) -> bool:
-    """Say whether a value may lie within bounds; only a certain no is a no."""
+    """Return whether a value may lie within bounds; only a certain no is a no."""
     low, high, nulls = bounds
     if value is None:
         return nulls != 0
@@ -237,12 +237,12 @@ class CommitRequest:
 
     @property
     def only_adds(self) -> bool:
-        """Say whether the change removes nothing; it is then retried as long as other commits keep succeeding."""
+        """Return whether the change removes nothing; it is then retried as long as other commits keep succeeding."""
         return self.kind in _ADDING and self.replaced is None
 
     @property
     def fits_every_base(self) -> bool:
-        """Say whether the change need not be compared with the live files of the base."""
+        """Return whether the change need not be compared with the live files of the base."""
         return self.only_adds and not self.check_live
 
 
@@ -281,7 +281,7 @@ def plan_on(store: TableStore, intent: CommitRequest, base: Snapshot | None) -> 
 
 
 def crosses_partitions(store: TableStore) -> bool:
-    """Say whether a key may be in any partition: then writers read all keys, as no index file has them."""
+    """Return whether a key may be in any partition: then writers read all keys, as no index file has them."""
     return store.schema.bucket_mode is BucketMode.KEY_DYNAMIC
 
 
@@ -319,7 +319,7 @@ def _keys_elsewhere(store: TableStore, intent: CommitRequest, base: Snapshot | N
 
 
 def writes_rows(snapshot: Snapshot) -> bool:
-    """Say whether a snapshot may hold other rows than the one before it."""
+    """Return whether a snapshot may hold other rows than the one before it."""
     if snapshot.commit_kind is CommitKind.APPEND:
         return snapshot.delta_record_count != 0
     return snapshot.commit_kind is CommitKind.OVERWRITE

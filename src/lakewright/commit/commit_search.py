@@ -55,7 +55,7 @@ def marker_of(messages: Sequence[CommitMessage], identifier: int, change: Change
 
 
 def is_marked(store: TableStore, change: Change, marker: str) -> bool:
-    """Say whether any process wrote the manifest of the new files, or of the new index files."""
+    """Return whether any process wrote the manifest of the new files, or of the new index files."""
     if not change.entries and not change.index:
         return False
     kind = "manifest" if change.entries else "index-manifest"
@@ -72,7 +72,7 @@ def first_seen(messages: Sequence[CommitMessage]) -> SeenSnapshot | None:
 def is_published(
     store: TableStore, names: frozenset[str], partitions: frozenset[bytes], seen: SeenSnapshot | None
 ) -> bool:
-    """Say whether any snapshot after one that was seen names one of the files: of data, of changelogs or of indexes."""
+    """Return whether a snapshot after the one that was seen names one of the data, changelog or index files."""
     manifests = store.manifests
     oldest: Snapshot | None = None
     for oldest in store.snapshots.walk_back(store.snapshots.latest_id() or 0):
@@ -170,7 +170,7 @@ class CommitSearch:
         return base if number == base.id else self.store.snapshots.find(number)
 
     def _is_published_by(self, snapshot: Snapshot) -> bool:
-        """Say whether a snapshot is the commit; raise InvalidMessageError if it committed a part of the files."""
+        """Return whether a snapshot is the commit; raise InvalidMessageError if it committed a part of the files."""
         if self._is_ours(snapshot) or (self._marked and self.holds(snapshot)):
             return True
         names = _names(self.intent.change, adds_only=self.intent.replaced is not None) if self._marked else frozenset()
@@ -220,7 +220,7 @@ class CommitSearch:
         return self.holds(snapshot)
 
     def holds(self, snapshot: Snapshot) -> bool:
-        """Say whether a snapshot made the changes of the intent."""
+        """Return whether a snapshot made the changes of the intent."""
         change, overwrites = self.intent.change, self.intent.replaced is not None
         if not _names(change, adds_only=overwrites) <= self._names_in(snapshot):
             return False
@@ -285,7 +285,7 @@ def _write_ids(messages: Sequence[CommitMessage]) -> list[str]:
 
 
 def are_young(created: Iterable[int | None], now_millis: int) -> bool:
-    """Say whether all files were written just now, by any reading of the wall clock that made their times."""
+    """Return whether all files were written just now, by any reading of the wall clock that made their times."""
     offset = datetime.fromtimestamp(now_millis / 1000, UTC).astimezone().utcoffset()
     local = now_millis + (0 if offset is None else int(offset.total_seconds() * 1000))
     return all(time is not None and min(abs(now_millis - time), abs(local - time)) <= _YOUNG_MILLIS for time in created)

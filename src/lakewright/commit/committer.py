@@ -261,7 +261,7 @@ class Committer:
     def wait_for_upkeep(self) -> None:
         """Wait, for a bounded time, until the upkeep after the commits of this process to the table is done."""
         if not UPKEEP.isdisjoint(self.store.options.values):
-            from lakewright.maintenance.upkeep import wait  # noqa: PLC0415 - a door
+            from lakewright.maintenance.upkeep import wait  # noqa: PLC0415 - lazy
 
             wait(self.store)
 
@@ -296,7 +296,7 @@ class Committer:
     def _may_be_published(
         self, messages: Sequence[CommitMessage], files: Sequence[MessageFile], identifier: int
     ) -> bool:
-        """Say whether somebody, in any process, began to commit the messages and is not known to have failed."""
+        """Return whether somebody, in any process, began to commit the messages and is not known to have failed."""
         buckets = self.store.options.bucket()
         changes = (append_change(messages, buckets), compact_change(messages, buckets))
         numbers = {identifier, MAX_LONG}
@@ -365,7 +365,7 @@ class Committer:
         return f"{prefix}_{user}" if prefix else user
 
     def _may_clash(self, append: Change) -> bool:
-        """Say whether an append must be compared with live files: bucket counts, keys of deeper levels, columns."""
+        """Return whether an append must be compared with live files: bucket counts, keys of deeper levels, columns."""
         buckets = self.store.options.bucket()
         if self.store.options.data_evolution_enabled():
             return any(e.file.first_row_id is not None for e in append.entries)
@@ -467,7 +467,7 @@ class Committer:
             with suppress(OSError):  # later runs still find the snapshot itself, until it expires
                 self.store.jobs.complete(self.commit_user, snapshot, is_job=intent.identifier == MAX_LONG)
         if not UPKEEP.isdisjoint(self.store.options.values) and self.upkeep:
-            from lakewright.maintenance.upkeep import schedule  # noqa: PLC0415 - a door
+            from lakewright.maintenance.upkeep import schedule  # noqa: PLC0415 - lazy
 
             schedule(self.store, intent.identifier)
         return snapshot

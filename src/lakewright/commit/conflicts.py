@@ -356,7 +356,7 @@ def _without_rows(file: DataFile, ranges: set[Range], next_row_id: int, *, compa
 
 
 def _within(rows: Range | None, rewritten: Iterable[Range]) -> bool:
-    """Say whether the rows of a new file are among those whose files the same change deletes."""
+    """Return whether the rows of a new file are among those whose files the same change deletes."""
     return rows is not None and any(first <= rows[0] and rows[1] <= end for first, end in rewritten)
 
 
@@ -464,10 +464,10 @@ def _shown(rows: Range) -> str:
 
 
 # ---- Guards: rows that a change relies on ----------------------------------------------------------------------------
-# A guard names the snapshot that a change was planned on, and where nobody may have written rows since. The snapshots
-# from there up to the base of the commit are read one by one. A compaction changes no rows, so it breaks no guard;
-# the checks of `conflicts` find files that it took away. Where a snapshot in between has expired, nobody can say what
-# it did, and the guard counts as broken.
+# A guard names the snapshot that a change was planned on, and where no other commit may have written rows since. The
+# snapshots from there up to the base of the commit are read one by one. A compaction changes no rows, so it breaks no
+# guard; the checks of `conflicts` find files that it took away. Where a snapshot in between has expired, nobody can say
+# what it did, and the guard counts as broken.
 
 _CHANGES_NO_ROWS = frozenset({CommitKind.COMPACT, CommitKind.ANALYZE})
 # What a guard watches around a bucket, by the value of `Guard.unchanged`.

@@ -73,7 +73,7 @@ class JobRun:
         return None if snapshot is None or self.made(snapshot) else snapshot
 
     def made(self, snapshot: Snapshot) -> bool:
-        """Say whether this run committed a snapshot, and not another run of the same job."""
+        """Return whether this run committed a snapshot, and not another run of the same job."""
         return snapshot.properties.get(_TOKEN) == self.token
 
 

@@ -5,7 +5,7 @@ that it found in the bucket; if another commit wrote to the bucket since, both m
 attempt compares the lowest number of each bucket's new files with the highest of the base. Where it is not higher, the
 new files of that bucket, and their changelog, are written again with a constant added to all numbers.
 
-Always holds: original files are deleted only after a snapshot that names their copies is published, and copies only
+Invariant: original files are deleted only after a snapshot that names their copies is published, and copies only
 when no snapshot names them or can still name them. The name of a copy contains that of its original, so that a replay
 of the same messages finds the commit.
 """
@@ -243,7 +243,7 @@ class Renumbering:
         return self.store.layout.data_file(self.store.partition_directory(entry.partition), entry.bucket, file)
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete copies that nobody names. What cannot be deleted is left to the removal of orphans."""
+        """Delete copies that nothing refers to. What cannot be deleted is left to the removal of orphans."""
         for name in names:
             with suppress(OSError):
                 self.store.storage.delete(self._made.pop(name))

@@ -35,7 +35,7 @@ _HIGHEST_NUMBER = "sequence.generation.max-sequence-number"
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedSnapshot:
-    """A snapshot whose manifests are written and which nobody sees yet."""
+    """A snapshot whose manifests are written and which is not visible yet."""
 
     snapshot: Snapshot
     base: Snapshot | None
@@ -87,13 +87,13 @@ class SnapshotProducer:
 
     @property
     def can_claim(self) -> bool:
-        """Say whether the manifest of the new files does not depend on the base, so that it can be written first."""
+        """Return whether the manifest of the new files does not depend on the base, so that it can be written first."""
         intent = self.intent
         return intent.only_adds and bool(intent.change.entries) and not self._numbers_anew
 
     @property
     def _numbers_anew(self) -> bool:
-        """Say whether the entries depend on the snapshot that the commit becomes."""
+        """Return whether the entries depend on the snapshot that the commit becomes."""
         options = self.store.options
         return options.row_tracking_enabled() or self._orders_by_snapshot
 
@@ -109,7 +109,7 @@ class SnapshotProducer:
             self._schema_ids = errands.start(self.store.schemas.ids)
 
     def claim(self) -> bool:
-        """Write the manifest of the new files, and say whether nobody had written it before."""
+        """Write the manifest of the new files, and return whether nobody had written it before."""
         self._new_files = self._write_manifests(self.intent.change.entries, self._kept, marked=True)
         return all(self.intent.marker in file.file_name for file in self._new_files)
 
@@ -359,7 +359,7 @@ class SnapshotProducer:
         return replace(self.store.manifests, namer=Namer(lambda: UUID(unique)), salt=self._salt)
 
     def _delete(self, names: Sequence[str]) -> None:
-        """Delete metadata that nobody names. What cannot be deleted is left to the removal of orphans."""
+        """Delete metadata that nothing refers to. What cannot be deleted is left to the removal of orphans."""
         for name in names:
             with suppress(OSError):
                 self._manifests.delete(name)

@@ -225,7 +225,8 @@ class BatchTableCommit(TableCommit):
         """Publish the messages as one snapshot, and return what it brought; no snapshot if there is nothing to commit.
 
         Raises CommitConflictError if the table changed in a way that the messages do not fit, CommitContentionError if
-        other writers were always faster, and CommitUnknownError if the storage did not say whether the snapshot exists.
+        other writers were always faster, and CommitUnknownError if the storage did not return whether the snapshot
+        exists.
         """
         if self._overwrite is not None:
             return self._replace(commit_messages, self._overwrite, snapshot_properties)

@@ -1,6 +1,6 @@
 """Live rows of append files into new files in the same order.
 
-What always holds: a row keeps its id and its sequence number. With row tracking the new file stores both, in columns of
+Invariant: a row keeps its id and its sequence number. With row tracking the new file stores both, in columns of
 their own. With data evolution ids are not stored: they count up from the first id of a file. So deleted rows are
 written too, and the new files get deletion vectors for them. Elsewhere deleted rows are left out.
 """

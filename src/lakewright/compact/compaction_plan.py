@@ -99,7 +99,7 @@ def pick_full(
 
 
 def _is_early(runs: Sequence[SortedRun], options: CoreOptions, max_level: int, now_ms: int | None) -> bool:
-    """Say whether everything should be compacted before the number of runs asks for it."""
+    """Return whether everything should be compacted before the number of runs asks for it."""
     if len(runs) <= 1:
         return False
     interval = options.get(CoreOptions.COMPACTION_OPTIMIZATION_INTERVAL)
@@ -159,7 +159,7 @@ def _unit(runs: Sequence[SortedRun], count: int, max_level: int) -> PickedFiles 
 # ---- Expiry of records -----------------------------------------------------------------------------------------------
 # The option `record-level.expire-time` says how long a row is kept, and `record-level.time-field` which column says
 # since when: an INT in seconds, a BIGINT in seconds or milliseconds, or a TIMESTAMP. Reads return old rows until a
-# compaction drops them. What always holds: each row is judged by itself before rows with equal keys are merged, as
+# compaction drops them. Invariant: each row is judged by itself before rows with equal keys are merged, as
 # the others do, and a row without a time stays.
 
 _MILLIS_MIN = 1_000_000_000_000  # a BIGINT of at least this is in milliseconds, a smaller one in seconds
@@ -206,7 +206,7 @@ class RecordExpiry:
         return rows.filter(pc.fill_null(pc.greater_equal(seconds, self.oldest), fill_value=True))
 
     def is_old(self, least: Value) -> bool:
-        """Say whether a row with this time, the least of a file, is too old; a time that is not known is not."""
+        """Return whether a row with this time, the least of a file, is too old; a time that is not known is not."""
         if not isinstance(least, int):
             return False
         root = self.field.type.root if isinstance(self.field.type, AtomicType) else ""
@@ -526,7 +526,7 @@ class AppendRules:
         )
 
     def is_small(self, file: DataFile) -> bool:
-        """Say whether a file should be joined with others."""
+        """Return whether a file should be joined with others."""
         return file.file_size < self.small_bytes and file.row_count < self.small_rows
 
     def unit(self, files: Sequence[DataFile], deleted: Mapping[str, int | None], parts: int) -> AppendUnit:

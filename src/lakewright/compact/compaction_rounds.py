@@ -45,7 +45,7 @@ class ManifestsResult(HtmlRepr):
 
     @property
     def is_empty(self) -> bool:
-        """Say whether there was nothing to do."""
+        """Return whether there was nothing to do."""
         return self.snapshot_id is None
 
 
@@ -111,7 +111,7 @@ class CompactResult(HtmlRepr):
 
     @property
     def is_empty(self) -> bool:
-        """Say whether there was nothing to do."""
+        """Return whether there was nothing to do."""
         return self.snapshot_id is None and not (self.dry_run and self.files_before)
 
     def __add__(self, later: CompactResult) -> CompactResult:
@@ -231,7 +231,7 @@ def result_of(messages: Sequence[CommitMessage]) -> CompactResult:
 
 # ---- Publishing a compaction -----------------------------------------------------------------------------------------
 # Other writers go first: a bucket from which they took a file away, or deleted rows, is left out, its new files are
-# deleted and its place is returned. Always holds: no file is deleted that a snapshot names or may name.
+# deleted and its place is returned. Invariant: no file is deleted that a snapshot names or may name.
 
 _TRIES_MAX = 3  # to publish without those buckets that no longer fit
 

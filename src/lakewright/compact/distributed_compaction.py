@@ -38,7 +38,7 @@ from lakewright.spec.table_options import CoreOptions
 # ---- Sorting large partitions on several workers ---------------------------------------------------------------------
 # sample on workers -> choose where parts end, on the driver -> send each row to the worker of its part, who writes it
 #
-# Rows are read once and travel once, through the engine. Always holds: a partition has one message, which names the
+# Rows are read once and travel once, through the engine. Invariant: a partition has one message, which names the
 # files of all its parts; if the job fails, no file of it stays.
 
 _FILES_PER_PART = 4  # are sampled, at least, so that files that are sorted already show where the rows lie
@@ -150,7 +150,7 @@ def _stream(rows: pa.Table) -> pa.Buffer:
 
 # ---- Compaction tasks on workers -------------------------------------------------------------------------------------
 # Tasks are spread over shares of about equal size, the largest first. A partition to be sorted that is larger than
-# others is divided over several workers (`sorting`). Always holds: if the job fails, or an attempt of it lost, the
+# others is divided over several workers (`sorting`). Invariant: if the job fails, or an attempt of it lost, the
 # files of the attempts that sent no message are removed, by the id that all their names carry.
 
 _SHARES_PER_WORKER = 4  # so that a share that takes longer than others does not keep all waiting

@@ -349,15 +349,15 @@ class RewriteOptions:
         )
 
     def needs_deeper(self) -> bool:
-        """Say whether rows of deeper levels can change what comes out."""
+        """Return whether rows of deeper levels can change what comes out."""
         return self.looks_up and (not self.last_wins or self.vectors or self.producer is ChangelogProducer.LOOKUP)
 
     def folds_some_alone(self, files: Sequence[DataFile]) -> bool:
-        """Say whether level 0 may have retracting rows whose keys have no other row."""
+        """Return whether level 0 may have retracting rows whose keys have no other row."""
         return self.folds_alone and any(file.level == 0 and file.delete_row_count != 0 for file in files)
 
     def writes_changelog(self, files: Sequence[DataFile], task: CompactTask) -> bool:
-        """Say whether the compaction of these files writes a changelog."""
+        """Return whether the compaction of these files writes a changelog."""
         if self.producer is ChangelogProducer.LOOKUP:
             return any(file.level == 0 for file in files)
         if self.producer is ChangelogProducer.FULL_COMPACTION:
@@ -492,7 +492,7 @@ class _Rewrite:
         return self._message(tuple(before), after, changelog, index)
 
     def _needs_lookup(self, files: Sequence[DataFile]) -> bool:
-        """Say whether rows of deeper levels must be read, a changelog written, or single rows folded."""
+        """Return whether rows of deeper levels must be read, a changelog written, or single rows folded."""
         looks_up = self._options.needs_deeper() and any(file.level == 0 for file in files) and self._task.deeper
         changes = self._options.writes_changelog(files, self._task) or self._options.folds_some_alone(files)
         return bool(looks_up) or changes

@@ -124,7 +124,7 @@ def _refuse_waiting(store: TableStore, snapshot: Snapshot, partitions: Sequence[
 
 
 def _lacks_changelog(store: TableStore, bucket: BucketFiles) -> bool:
-    """Say whether a compaction has still to write changes of a bucket into the changelog; an overwrite writes none."""
+    """Tell whether a compaction has still to write changes of a bucket into the changelog; an overwrite writes none."""
     producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
     if producer is ChangelogProducer.LOOKUP:
         return any(file.level == 0 for file in bucket.files)

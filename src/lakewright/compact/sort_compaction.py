@@ -188,7 +188,7 @@ def _fields(store: TableStore, task: CompactTask) -> list[DataField]:
 
 
 def _held(batches: Iterator[pa.RecordBatch], size_max: int) -> tuple[pa.Table, bool]:
-    """Take batches until they have so many bytes; return them in one piece, and say whether these are all."""
+    """Take batches until they have so many bytes; return them in one piece, and return whether these are all."""
     held: list[pa.Table] = []
     size = 0
     for batch in batches:

@@ -430,7 +430,7 @@ def _expression_needs(expression: pc.Expression, scope: ColumnScope) -> list[Col
 def _evaluate_expression(expression: pc.Expression, rows: pa.Table) -> pa.ChunkedArray:
     """Return the value of an expression for each row, in their order."""
     # A door: Arrow's engine of plans imports pandas, and few programs write expressions of Arrow.
-    from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions  # noqa: PLC0415 - a door
+    from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions  # noqa: PLC0415 - lazy
 
     plan = Declaration.from_sequence(
         [

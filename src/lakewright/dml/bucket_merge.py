@@ -167,7 +167,7 @@ def _stays(plan: ChangePlan, column: str, source: str) -> bool:
 # source rows does the whole merge of the bucket, with the embedded code: the table is read once, and none of its rows
 # travels.
 #
-# What always holds: all source rows of a bucket, in the order of the source, and all its files come to one task; an
+# Invariant: all source rows of a bucket, in the order of the source, and all its files come to one task; an
 # insert takes effect after every change, as embedded. Of dynamic buckets, the rows of a key that no index file has
 # come to the one task that gives such keys a bucket. That may be a bucket which another task merges: then both add
 # files to it, with different keys, and only the one that adds keys writes its index.

@@ -50,7 +50,7 @@ from lakewright.write.table_writer import TableWriter, WriteJob
 # ---- Preparing, committing, and retrying a change --------------------------------------------------------------------
 # newest snapshot -> prepare: find, decide, apply -> commit -> conflict? remove the files, start again
 #
-# What always holds: if no row has to change there is no snapshot; files of an attempt are removed only if it is
+# Invariant: if no row has to change there is no snapshot; files of an attempt are removed only if it is
 # certain that no snapshot names them; if it is unknown whether a commit was published, nothing is removed.
 
 Decide: TypeAlias = Callable[[DataSplit], GroupChange | None]

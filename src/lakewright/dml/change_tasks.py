@@ -37,9 +37,9 @@ from lakewright.write.table_writer import TableWriter, WriteJob
 # ---- Merging in one process ------------------------------------------------------------------------------------------
 # The target is read group by group, with only the columns that conditions and assignments need; a group is matched,
 # decided and changed before the next one is read, in as many threads as the table writes with. Rows of the source
-# without a match are inserted last. What always holds: rows that are inserted because they were absent are committed
-# only if nobody wrote to their partition since the snapshot that was read, or to the table if the keys do not name
-# the partition.
+# without a match are inserted last. Invariant: rows that are inserted because they were absent are committed
+# only if no other commit wrote to their partition since the snapshot that was read, or to the table if the keys do not
+# name the partition.
 
 T = TypeVar("T")
 _TARGET_CHUNK_ROWS = 1 << 20  # rows of the target that are matched at once
@@ -162,7 +162,7 @@ def write_rows(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
 # `s1`, ...), so that no name of the table can clash.
 #
 # Rows of a primary-key table become rows with row kinds, which go to the writers of their buckets (`KeyedMergeTask`).
-# What always holds: an insert takes effect after every change, as embedded, even if its key exists.
+# Invariant: an insert takes effect after every change, as embedded, even if its key exists.
 
 _SOURCE_CHUNK_ROWS = 1 << 16  # source rows that are handled together
 _KINDS = struct.Struct(f">{len(KIND_NAMES)}q")

@@ -108,7 +108,7 @@ def with_one_thread(job: WriteJob) -> WriteJob:
 # [the engine runs tasks that send messages] -> check the messages -> commit once, in this process
 #     -> compact on the engine's workers
 #
-# Always holds: a job with an id is committed once, whoever runs it.
+# Invariant: a job with an id is committed once, whoever runs it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _overtaken(job: WriteJob, committed: CommitResult) -> Snapshot | None:
 
 
 def holds(store: TableStore, snapshot: Snapshot, write_id: str) -> bool:
-    """Say whether a snapshot is of this write, not of an earlier run of the same job or of another driver."""
+    """Return whether a snapshot is of this write, not of an earlier run of the same job or of another driver."""
     return any(write_id in entry.file.file_name for entry in store.manifests.delta(snapshot))
 
 

@@ -51,7 +51,7 @@ from lakewright.write.table_writer import TableWriter, WriteJob
 # are written again with all columns, one file for each range of rows without a gap, and the files of the group are
 # removed; too many ranges are refused.
 #
-# What always holds: rows that stay keep their ids; a file of changed columns has as many rows as its group, and is
+# Invariant: rows that stay keep their ids; a file of changed columns has as many rows as its group, and is
 # never split; if anything fails, no new file is left behind.
 
 RowRange: TypeAlias = tuple[int, int]  # positions of rows without a gap: the first, and the first after the last
@@ -258,7 +258,7 @@ def _rows_of_ranges(
 # in tables with deletion vectors, every updated row. In a table with row tracking rows carry their ids, and their
 # sequence numbers unless they changed.
 #
-# What always holds: memory is bounded by a few batches, whatever the size of a file; if anything fails, no new file
+# Invariant: memory is bounded by a few batches, whatever the size of a file; if anything fails, no new file
 # is left behind.
 
 

@@ -216,7 +216,7 @@ def _on_target(p: Predicate) -> Predicate:
 
 # ---- Matching rows ---------------------------------------------------------------------------------------------------
 # The source is an Arrow table in memory. Its join columns are converted to the target's types as a write would, and
-# indexed once; target rows then come in batches of any size, from any thread or worker. What always holds: null
+# indexed once; target rows then come in batches of any size, from any thread or worker. Invariant: null
 # matches nothing, 0.0 and -0.0 are equal, and so are all NaNs; pairs are in the order of the target's rows, then the
 # source's. Only where rows are found by the primary key of a table, 0.0 and -0.0 differ, as they do wherever its rows
 # are merged.

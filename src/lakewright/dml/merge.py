@@ -2,7 +2,7 @@
 
 The target is read group by group, with only the columns that conditions and assignments need; a group is matched,
 decided and changed before the next one is read, in as many threads as the table writes with. Rows of the source without
-a match are inserted last. What always holds: rows that are inserted because they were absent are committed only if
+a match are inserted last. Invariant: rows that are inserted because they were absent are committed only if
 nobody wrote to their partition since the snapshot that was read, or to the table if the keys do not name the partition.
 """
 

@@ -252,7 +252,7 @@ class UpdateResult(HtmlRepr):
 # ---- Prepared changes ------------------------------------------------------------------------------------------------
 # newest snapshot -> prepare: find, decide, apply -> commit -> conflict? remove the files, start again
 #
-# What always holds: if no row has to change there is no snapshot; files of an attempt are removed only if it is
+# Invariant: if no row has to change there is no snapshot; files of an attempt are removed only if it is
 # certain that no snapshot names them; if it is unknown whether a commit was published, nothing is removed.
 
 
@@ -265,7 +265,9 @@ class PreparedChange:
     updated: int = 0
     inserted: int = 0
     way: str = ""
-    unchanged: str | None = None  # the guard: nobody wrote rows to the "bucket", the "partition" or the "table" since
+    unchanged: str | None = (
+        None  # the guard: no other commit wrote rows to the "bucket", the "partition" or the "table" since
+    )
     reads: tuple[str, ...] = ()  # the columns that conditions and expressions read
     counted: bool = True  # False: existing rows were not looked up, so the counts are unknown
 

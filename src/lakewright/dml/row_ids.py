@@ -49,7 +49,7 @@ from lakewright.write.input_data import ArrowData, batches_of, to_local_data
 # ids in a column. So most ids are found by the ranges of the files, without reading data; only ids outside of all
 # ranges are looked for in the columns of files with moved rows.
 #
-# What always holds: every id has exactly one position, or the call fails before anything is written.
+# Invariant: every id has exactly one position, or the call fails before anything is written.
 
 Ids: TypeAlias = NDArray[np.int64]
 RowIds: TypeAlias = Iterable[int] | ArrowData  # as callers give them

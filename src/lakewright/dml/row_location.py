@@ -1,6 +1,6 @@
 """Groups and positions of rows that fulfil a condition.
 
-What always holds: only live rows are returned; positions count every row of a group, skipped and deleted ones included;
+Invariant: only live rows are returned; positions count every row of a group, skipped and deleted ones included;
 only the columns of the condition and those asked for are read, and none if statistics or the partition decide.
 """
 

@@ -35,7 +35,7 @@ from lakewright.write.row_intake import kept, kind_column, to_kinds
 # engine keeps the columns that they lack. Otherwise existing rows are looked up first, and the change is planned
 # again if somebody writes to their buckets meanwhile.
 #
-# What always holds: a column that the data lacks keeps its values, and is null or its default in new rows; or the
+# Invariant: a column that the data lacks keeps its values, and is null or its default in new rows; or the
 # upsert is refused before anything is written. Of equal keys in the data the last counts, or the one with the newest
 # `sequence.field`, or all of them if the merge engine folds rows.
 
@@ -249,7 +249,7 @@ def _check_keys(store: TableStore, source: pa.Table) -> None:
 # `s1`, ...), so that no name of the table can clash.
 #
 # Rows of a primary-key table become rows with row kinds, which go to the writers of their buckets (`KeyedMergeTask`).
-# What always holds: an insert takes effect after every change, as embedded, even if its key exists.
+# Invariant: an insert takes effect after every change, as embedded, even if its key exists.
 
 
 def checked_lookup(store: TableStore, source: pa.Schema, *, frame: str, fetch: str) -> ChangePlan:

@@ -2,7 +2,7 @@
 
 run the tasks -> verify their answers -> publish -> remove the files of attempts that lost
 
-An engine is a `Workers`: how to ship a function to workers and bring bytes to the driver. Always holds: tasks never
+An engine is a `Workers`: how to ship a function to workers and bring bytes to the driver. Invariant: tasks never
 commit. What fails before publishing begins leaves no file behind; once it has begun and it is unknown how it ended,
 nothing is removed.
 """
@@ -53,7 +53,7 @@ class TaskResults(Protocol):
         """How the rows reached the tasks, in one sentence; empty where the caller knows."""
 
     def has_losers(self) -> bool:
-        """Say whether attempts whose answers are not here may have left files; wait until none of them runs."""
+        """Return whether attempts whose answers are not here may have left files; wait until none of them runs."""
 
 
 class Engine(Protocol[Work]):

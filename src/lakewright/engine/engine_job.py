@@ -34,7 +34,7 @@ from lakewright.write.write_task import PartitionBucket
 
 # ---- Files that attempts leave behind --------------------------------------------------------------------------------
 # Such attempts send no messages that would list their files; but the id of the write is part of the name of every
-# file that its tasks make. Always holds: only files of the table, and below its external paths, with that id in their
+# file that its tasks make. Invariant: only files of the table, and below its external paths, with that id in their
 # name are removed, and none that a snapshot names, not even one that an earlier attempt to commit has published. A
 # caller whose commit may still be published, because its outcome is unknown, must not call this.
 
@@ -95,7 +95,7 @@ def _name(path: str) -> str:
 
 
 # ---- Removing the files of a failed job ------------------------------------------------------------------------------
-# Always holds: a removal that fails is a warning and hides no other error; what stays is an orphan.
+# Invariant: a removal that fails is a warning and hides no other error; what stays is an orphan.
 
 QUIET_SECONDS = 0.5  # a worker whose task was killed may close one more file
 _ROUNDS_MAX = 10
@@ -140,7 +140,7 @@ _PLAIN = (str, bool, int, float, type(None))
 
 
 def is_transient(error: BaseException) -> bool:
-    """Say whether a failure of the storage, or of the machine, is behind an error: then trying again may help.
+    """Return whether a failure of the storage, or of the machine, is behind an error: then trying again may help.
 
     A missing file is no such failure: it will be missing the next time too.
     """
@@ -206,7 +206,7 @@ def _from_json(value: object) -> object:
 # ---- Running a job ---------------------------------------------------------------------------------------------------
 # run the tasks -> verify their answers -> publish -> remove the files of attempts that lost
 #
-# An engine is a `Workers`: how to ship a function to workers and bring bytes to the driver. Always holds: tasks never
+# An engine is a `Workers`: how to ship a function to workers and bring bytes to the driver. Invariant: tasks never
 # commit. What fails before publishing begins leaves no file behind; once it has begun and it is unknown how it ended,
 # nothing is removed.
 
@@ -240,7 +240,7 @@ def complete_job(
     verify: Callable[[TaskResults], Made],
     publish: Callable[[Made], JobEnd[Result]],
 ) -> JobEnd[Result]:
-    """Run the tasks of a job, verify their answers, publish what they made, and remove the files that nobody needs."""
+    """Run the tasks of a job, verify their answers, publish what they made, and remove the files not needed."""
     clean_up = partial(remove_all, job.store, job.write_id, quiet_seconds=workers.quiet_seconds)
     try:
         answers = workers.run(job)
@@ -259,7 +259,7 @@ def complete_job(
 def publish_made(
     publish: Callable[[], JobEnd[Result]], *, clean_up: Callable[[], None], remove_losers: Callable[[], None]
 ) -> JobEnd[Result]:
-    """Publish what tasks made, and remove all files of the job, or those of lost attempts, that nobody needs then."""
+    """Publish what tasks made, and remove all files of the job, or those of lost attempts, that are not needed then."""
     try:
         end = publish()
     except _NOT_PUBLISHED as error:
@@ -283,7 +283,7 @@ def _leave_to_caller(made: Made) -> JobEnd[Made]:
 
 
 # ---- Commit messages on their way to the driver ----------------------------------------------------------------------
-# Always holds: bytes that were cut or altered, messages of another write, and lost rows are refused.
+# Invariant: bytes that were cut or altered, messages of another write, and lost rows are refused.
 
 _LENGTH = struct.Struct(">I")
 

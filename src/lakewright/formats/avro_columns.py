@@ -4,7 +4,7 @@ A record can be decoded only after the one before it, because its fields have no
 each other: numpy decodes the first records of all blocks together, then the second ones, and so on. With hundreds of
 blocks that takes a tenth of the time of decoding record by record.
 
-Always holds: the columns are what decoding record by record gives. Where the blocks are too few or too uneven to gain
+Invariant: the columns are what decoding record by record gives. Where the blocks are too few or too uneven to gain
 anything, and where a block has anything unusual in it, damage among it, the answer is None, and the caller decodes
 record by record, which also says what is wrong.
 """

@@ -27,7 +27,7 @@ from lakewright.formats.file_format import codec_of
 # before the file is complete, with zeros for the digits of the seal itself. And every block has a checksum of its
 # own: zstd, xz and bzip2 streams and snappy blocks contain one, and a deflated block is followed by the CRC-32 of its
 # records, which readers ignore. A block of the codec `null` has no place for one, so uncompressed records are stored
-# in deflated blocks of level 0, which every reader supports. Records are opaque bytes here. Always holds: any damage
+# in deflated blocks of level 0, which every reader supports. Records are opaque bytes here. Invariant: any damage
 # of a file is a ValueError, and no file causes an allocation of much more than BLOCK_BYTES_MAX at once.
 
 BLOCK_BYTES_MAX = 256 << 20  # decompressed; writers close a block long before
@@ -534,7 +534,7 @@ class _Checker:
 
 
 def _width_zero(schema: object) -> bool:
-    """Say whether a value of the type takes no bytes at all."""
+    """Return whether a value of the type takes no bytes at all."""
     match schema:
         case "null":
             return True

@@ -135,7 +135,7 @@ def _map_type(key: DataType, value: DataType, path: str) -> AvroType:
 
 
 def is_text(dtype: DataType) -> bool:
-    """Say whether a type is one of text, whose maps are Avro's maps."""
+    """Return whether a type is one of text, whose maps are Avro's maps."""
     return isinstance(dtype, AtomicType) and dtype.root in TEXT_ROOTS
 
 

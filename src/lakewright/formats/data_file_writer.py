@@ -25,7 +25,7 @@ from lakewright.spec.table_schema import KEY_PREFIX, TableSchema
 from lakewright.spec.types import DataField, with_nullable
 
 # ---- What a rewritten file keeps of its input ------------------------------------------------------------------------
-# What always holds: a row keeps its id and its sequence number. With row tracking the new file stores both, in
+# Invariant: a row keeps its id and its sequence number. With row tracking the new file stores both, in
 # columns of their own. With data evolution ids are not stored: they count up from the first id of a file. So deleted
 # rows are written too, and the new files get deletion vectors for them. Elsewhere deleted rows are left out.
 

@@ -148,7 +148,7 @@ def pack_records(records: Mapping[str, tuple[bytes, int]]) -> tuple[bytes, tuple
 
 
 def is_bitmap64(record: bytes) -> bool:
-    """Say whether a record has the form bitmap64."""
+    """Return whether a record has the form bitmap64."""
     return record[_SIZE.size : _SIZE.size + _MAGIC_BYTES] == _MAGIC64
 
 

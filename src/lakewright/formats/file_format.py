@@ -211,7 +211,7 @@ def file_format_of(file_name: str) -> str:
 
 
 def overlap(first: int, count: int, within: range | None) -> bool:
-    """Say whether some of `count` rows from position `first` on lie within a range; None is all rows.
+    """Return whether some of `count` rows from position `first` on lie within a range; None is all rows.
 
     >>> overlap(4, 2, range(5, 9)), overlap(4, 2, range(6, 9)), overlap(4, 2, None)
     (True, False, True)
@@ -367,8 +367,9 @@ class StatsCollector:
 
 # ---- Checksum trailers -----------------------------------------------------------------------------------------------
 # Parquet and ORC readers find everything in a file by offsets counted from its start or its end. Bytes between the
-# data and the footer are not referenced, so 16 of them hold a seal: `LWSEAL01`, a CRC-32 and four bytes of zero,
-# little endian. A file whose seal does not match its bytes is damaged; a file without one is from another writer.
+# data and the footer are not referenced, so 16 of them hold a checksum trailer: `LWSEAL01`, a CRC-32 and four bytes of
+# zero, little endian. A file whose checksum trailer does not match its bytes is damaged; a file without one is from
+# another writer.
 
 SEAL_BYTES = 16
 _MAGIC = b"LWSEAL01"
@@ -381,7 +382,7 @@ def make_checksum_trailer(checksum: int) -> bytes:
 
 
 def read_checksum_trailer(data: bytes) -> int | None:
-    """Return the checksum in a seal, None if the bytes are no seal."""
+    """Return the checksum in a checksum trailer, None if the bytes are not one."""
     if len(data) != SEAL_BYTES or not data.startswith(_MAGIC):
         return None
     checksum: int = _LAYOUT.unpack(data)[1]
@@ -391,7 +392,8 @@ def read_checksum_trailer(data: bytes) -> int | None:
 class HoldingSink:
     """A file object for Arrow's writers: bytes are passed on until `hold` is called, and kept in memory afterwards.
 
-    The bytes that a format writes when it is closed are held, so that a seal can be written before its footer.
+    The bytes that a format writes when it is closed are held, so that a checksum trailer can be written before its
+    footer.
     """
 
     def __init__(self, output: OutputFile, *, checksum: bool = False) -> None:
@@ -421,7 +423,7 @@ class HoldingSink:
         """Do nothing: bytes count only once the file is closed."""
 
     def close(self) -> None:
-        """Do nothing: the writer closes the output after it has added the seal."""
+        """Do nothing: the writer closes the output after it has added the checksum trailer."""
 
     def hold(self) -> None:
         """Keep everything that is written from now on in memory."""

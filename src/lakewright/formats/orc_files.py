@@ -130,7 +130,7 @@ class OrcFileReader:
         return self._read_at(size - length, length), postscript
 
     def _check_seal(self, size: int, postscript: Postscript) -> tuple[bool, pa.Buffer | None]:
-        """Return whether the file has a seal, and then its bytes, whose checksum is verified."""
+        """Return whether the file has a checksum trailer, and then its bytes, whose checksum is verified."""
         at = size - postscript.tail_bytes - SEAL_BYTES
         if at < len(MAGIC):
             return False, None
@@ -211,8 +211,8 @@ def _stripped(array: pa.Array, dtype: DataType) -> pa.Array:
 
 
 # ---- Writing ---------------------------------------------------------------------------------------------------------
-# ORC has no checksums, so each file has a seal between the stripes and the tail: the CRC-32 of every other byte of
-# the file. TIME has no type in ORC and is stored as milliseconds in an int.
+# ORC has no checksums, so each file has a checksum trailer between the stripes and the tail: the CRC-32 of every other
+# byte of the file. TIME has no type in ORC and is stored as milliseconds in an int.
 #
 # Two kinds of timestamps are refused: those outside 1677 to 2262, because Arrow decodes timestamps as nanoseconds,
 # and fractions of seconds before 1970, because Arrow writes them as negative numbers, which no other reader
@@ -299,7 +299,7 @@ class OrcFileWriter:
         return self._sink.tell()
 
     def close(self) -> WrittenFile:
-        """Finish the file: what is left of the last stripe, the seal, the tail."""
+        """Finish the file: what is left of the last stripe, the checksum trailer, the tail."""
         if not self._opened:
             self.write(self._encoder.schema.empty_table())
         start = self._sink.tell()

@@ -41,7 +41,7 @@ class Postscript:
 
     @property
     def tail_bytes(self) -> int:
-        """The number of bytes behind the stripes, without a seal."""
+        """The number of bytes behind the stripes, without a checksum trailer."""
         return self.metadata_bytes + self.footer_bytes + self.own_bytes
 
 

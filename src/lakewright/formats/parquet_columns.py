@@ -80,7 +80,7 @@ def nanosecond_leaves(schema: pa.Schema) -> frozenset[int]:
 
 
 def is_nanoseconds(arrow: pa.DataType) -> bool:
-    """Say whether a type is a timestamp of nanoseconds."""
+    """Return whether a type is a timestamp of nanoseconds."""
     return bool(pa.types.is_timestamp(arrow) and arrow.unit == "ns")
 
 
@@ -104,7 +104,7 @@ def dictionary_columns(table: pa.Table) -> list[str]:
 
 
 def _repeats(sample: pa.Array, share: float) -> bool:
-    """Say whether a column has few enough distinct values, by a sample; it has `share` times as many rows as that."""
+    """Tell whether a column has few enough distinct values, by a sample; it has `share` times as many rows as that."""
     sample = sample.drop_null()
     values = len(sample)
     if values == 0:

@@ -304,8 +304,8 @@ def _write_unsigned(out: bytearray, number: int) -> None:
 # moves every later value of the column by one row. The footer, which is sealed, has the number of values and bytes of
 # a column chunk and its encodings; headers that do not add up to these are damaged. Which of the encodings a page has
 # follows from the order in which Arrow writes: after a dictionary all pages refer to it, until it is too large and
-# the remaining pages are plain. Only files with a seal are checked, and they have the short headers that Arrow
-# writes: one regular expression reads them.
+# the remaining pages are plain. Only files with a checksum trailer are checked, and they have the short headers that
+# Arrow writes: one regular expression reads them.
 
 # A page header is a Thrift struct in the compact form: type, uncompressed size, compressed size, checksum (numbers 1 to
 # 4, each `15` and a varint), then either the header of a data page (5: values, encoding, and RLE for both levels) or of

@@ -44,7 +44,7 @@ from lakewright.spec.types import BYTES_ROOTS, TEXT_ROOTS, AtomicType, DataField
 # Chunks that lie close to each other are one request, because a request costs more than the bytes between them; long
 # ranges are cut into parts, because one connection gives less than the store.
 #
-# Always holds: what was not asked for, or was forgotten, is read from the file as if nothing were asked for. Bytes
+# Invariant: what was not asked for, or was forgotten, is read from the file as if nothing were asked for. Bytes
 # are held from the request until `forget` names a later row group, so that whoever asks bounds the memory.
 
 HOLE_BYTES = 256 * KIB  # up to this many bytes between two chunks are read with them
@@ -159,7 +159,7 @@ class AheadInput:
         self._held: list[_Held] = []
 
     def ask(self, wanted: Iterable[Wanted]) -> None:
-        """Ask for ranges, side by side, unless they were asked for before; ranges outside of the file are left out."""
+        """Ask for ranges, concurrently, unless they were asked for before; ranges outside of the file are left out."""
         new = [one for one in wanted if 0 <= one.start < one.end <= self._size and self._holding(*one[:2]) is None]
         self._held += [self._begin(one) for one in coalesced(new, HOLE_BYTES)]
 
@@ -245,7 +245,7 @@ class _Span:
     decoded: pa.Table = None  # the columns that are decoded already
 
     def can_extend(self, group: _Span, rows_max: int) -> bool:
-        """Say whether a row group follows these and the sizes of all together are within the limits."""
+        """Return whether a row group follows these and the sizes of all together are within the limits."""
         return (
             self.position + self.row_count == group.position
             and (self.decoded is None) == (group.decoded is None)

@@ -180,8 +180,8 @@ def _leaf_images(array: pa.Array) -> pa.Array:
 
 # ---- Writing ---------------------------------------------------------------------------------------------------------
 # Written as Java writes them where Arrow can: field ids on every level, integers for small decimals, data pages of
-# version 1. Every page has a checksum, and a seal before the footer holds the checksum of the footer, so that a
-# reader can check every byte that decides a value.
+# version 1. Every page has a checksum, and a checksum trailer before the footer holds the checksum of the footer, so
+# that a reader can check every byte that decides a value.
 
 _CODECS = {"zstd": "ZSTD", "snappy": "SNAPPY", "gzip": "GZIP", "lz4": "LZ4", "none": "NONE", "uncompressed": "NONE"}
 _PAGE_ROWS_MAX = 1 << 20  # the size of a page is limited by its bytes, not by its rows
@@ -320,7 +320,7 @@ class ParquetFileWriter:
         return self._position
 
     def close(self) -> WrittenFile:
-        """Finish the file: page indexes, the seal, the footer."""
+        """Finish the file: page indexes, the checksum trailer, the footer."""
         while self._first is None:
             encoder = ParquetEncoder(self._fields, self._options)
             self.append(encoder.encode(encoder.schema.empty_table()))

@@ -244,7 +244,7 @@ def _copy_statistics(source: TableStore, target: TableStore, snapshot: Snapshot,
 
 
 def _has_rows_of(source: TableStore, snapshot: Snapshot, older_id: int) -> bool:
-    """Say whether no snapshot after an older one has changed rows, as far as snapshots are still there to tell."""
+    """Return whether no snapshot after an older one has changed rows, as far as snapshots are still there to tell."""
     for snapshot_id in range(older_id + 1, snapshot.id + 1):
         between = snapshot if snapshot_id == snapshot.id else source.snapshots.find(snapshot_id)
         if between is None or between.commit_kind not in (CommitKind.ANALYZE, CommitKind.COMPACT):
@@ -253,7 +253,7 @@ def _has_rows_of(source: TableStore, snapshot: Snapshot, older_id: int) -> bool:
 
 
 def published_nothing(store: TableStore) -> bool:
-    """Say whether a table certainly has no snapshot."""
+    """Return whether a table certainly has no snapshot."""
     try:
         return store.snapshots.latest() is None
     except (TableNotExistException, OSError):

@@ -231,7 +231,7 @@ def _compare(one: tuple[pa.DataType, str], other: tuple[pa.DataType, str]) -> in
 
 
 def fits(columns: Columns, schema: Mapping[str, pa.DataType]) -> bool:
-    """Say whether a schema describes the columns of a file: it has each of them in its type."""
+    """Return whether a schema describes the columns of a file: it has each of them in its type."""
     return all(name in schema and arrow.equals(schema[name]) for name, arrow in columns.items())
 
 
@@ -253,7 +253,7 @@ def _type(arrow: pa.DataType) -> DataType:
 # list the files -> read their footers -> reconcile their columns -> [a dry run ends here] -> create the table
 #     -> give every file a second name in the table -> commit once, on an empty table -> delete the old names
 #
-# What always holds: a file has its old name until a snapshot that names it is published. A call that fails, or is
+# Invariant: a file has its old name until a snapshot that names it is published. A call that fails, or is
 # killed, leaves all files where they were, and at most an empty table with second names that nothing mentions
 # (orphans). The same call, made again, goes on; after the commit it deletes the old names that are left. Two calls at
 # once cannot add rows twice, because the commit takes place only on a table without snapshots. Storages without

@@ -1,6 +1,6 @@
 """PyTorch datasets over splits.
 
-What always holds: the shares of all ranks and of all workers of their data loaders are disjoint, and together they are
+Invariant: the shares of all ranks and of all workers of their data loaders are disjoint, and together they are
 the splits. Shares are equal to the row, except where rows of one key lie in several files and are merged.
 """
 

@@ -223,7 +223,7 @@ class ColumnSteps:
         return ColumnSteps(self.rows[places], self.ops[places], self.group[places], self.count)
 
     def has(self, op: int) -> bool:
-        """Say whether any step has this op."""
+        """Return whether any step has this op."""
         return bool(np.any(self.ops == op))
 
     def with_values(self, column: pa.Array) -> ColumnSteps:

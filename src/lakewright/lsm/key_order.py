@@ -96,7 +96,7 @@ def differ_from_previous(layers: Sequence[Layer], count: int, order: UInt64Array
 
 
 def ascends(layers: Sequence[Layer], count: int) -> bool:
-    """Say whether each row is above the one before."""
+    """Return whether each row is above the one before."""
     same = np.arange(1, count)
     for depth, layer in enumerate(layers):
         below, above = _neighbours(layer, same, None, all_rows=depth == 0)
@@ -210,7 +210,7 @@ def _mended(order: UInt64Array, words: Words) -> UInt64Array:
 
 @cache
 def sorts_by_vectors() -> bool:
-    """Say whether packed words are sorted faster than by radix passes here: it depends on the processor and numpy."""
+    """Tell whether packed words are sorted faster than by radix passes here: it depends on the processor and numpy."""
     words = np.arange(_TRIAL_ROWS, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # in no order
     words >>= np.uint64(WORD_BITS - _RADIX_BITS)
     return _fastest(packed_order, words) < _fastest(radix_order, words)
@@ -297,7 +297,7 @@ class KeyOrder:
         return np.flatnonzero(differ_from_previous(self._layers(table), len(table), order))
 
     def is_ascending(self, table: pa.Table) -> bool:
-        """Say whether each row has a higher key than the one before."""
+        """Return whether each row has a higher key than the one before."""
         return ascends(self._layers(table), len(table))
 
     def key_at(self, table: pa.Table, row: int) -> Key:

@@ -175,7 +175,7 @@ def merge_runs(
 def key_ranges(
     runs: Sequence[Iterable[pa.Table]], spec: MergeRules, *, memory_bytes: int
 ) -> Generator[Sequence[pa.Table]]:
-    """Cut sorted runs into ranges of keys that can be merged side by side: of each the sorted rows of every run."""
+    """Cut sorted runs into ranges of keys that can be merged concurrently: of each the sorted rows of every run."""
     for parts in _windows(runs, spec, memory_bytes):
         yield from _cut(parts, spec.key)
 
@@ -188,7 +188,7 @@ def _merged(spec: MergeRules, parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _cut(parts: list[pa.Table], key: KeyOrder) -> Iterator[list[pa.Table]]:
-    """Cut a window into ranges of keys that can be merged side by side, each small enough for caches."""
+    """Cut a window into ranges of keys that can be merged concurrently, each small enough for caches."""
     count = sum(map(len, parts)) // _FOLD_ROWS
     longest = max(parts, key=len)
     for number in range(1, count):

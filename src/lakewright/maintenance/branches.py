@@ -3,7 +3,7 @@
 Names come in; a branch is made, dropped, renamed, or becomes the state of the current branch. Manifests and data files
 are shared by all branches, so none is copied or removed here.
 
-Always holds: on disks a branch appears and disappears in one step, by the renaming of its directory. An object store
+Invariant: on disks a branch appears and disappears in one step, by the renaming of its directory. An object store
 cannot do that: there the schema with the lowest number is written last and deleted first, and a branch without it is
 one whose creation or drop was cut short. The same call, made again, finishes it. A fast-forward publishes the new state
 on top at once, goes back to the last common snapshot below it and then forward, and removes what it put on top.
@@ -758,13 +758,13 @@ def _hidden(layout: Layout) -> str:
 
 
 def _is_whole(store: TableStore, branch: Layout) -> bool:
-    """Say whether a branch has its lowest schema, which is that of the table."""
+    """Return whether a branch has its lowest schema, which is that of the table."""
     ids = SchemaFiles(store.storage, branch).ids()
     return bool(ids) and ids[0] == min(SchemaFiles(store.storage, store.layout).ids(), default=ids[0])
 
 
 def is_cut_short(store: TableStore, branch: Layout) -> bool:
-    """Say whether a branch lacks its lowest schema: its creation or its drop, on an object store, was cut short."""
+    """Return whether a branch lacks its lowest schema: its creation or its drop, on an object store, was cut short."""
     return not _is_whole(store, branch)
 
 

@@ -189,7 +189,7 @@ def claim(storage: Storage, layout: Layout, schema: TableSchema, identity: str) 
 
 
 def places_files(schema: TableSchema) -> bool:
-    """Say whether new files go outside; options that clash are refused by whoever writes."""
+    """Return whether new files go outside; options that clash are refused by whoever writes."""
     try:
         return external_paths(schema.core_options) is not None
     except InvalidInputError:
@@ -294,7 +294,7 @@ def _may_have_files(store: TableStore, directory: str) -> bool:
 
 
 def _is_below(place: str, base: str) -> bool:
-    """Say whether a directory is below another, without a link on the way."""
+    """Return whether a directory is below another, without a link on the way."""
     plain = plain_location(place)
     inner = plain.removeprefix(base)
     return plain.startswith(f"{base}/") and resolve_links(plain) == f"{resolve_links(base)}{inner}"

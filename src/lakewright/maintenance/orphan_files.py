@@ -1,7 +1,7 @@
 """Files that no snapshot names.
 
 A file is in use if a snapshot, tag or kept changelog of any branch names it, because branches share manifests and data.
-Always holds: if any of these, or any manifest they name, cannot be read, nothing is deleted; only files inside the
+Invariant: if any of these, or any manifest they name, cannot be read, nothing is deleted; only files inside the
 table are deleted, found by listing the table's own directories without following links, and files of buckets below its
 external paths where these are its own alone (`maintenance.external_directories`); and only files older than a limit,
 because the
@@ -246,7 +246,7 @@ def _data_files(store: TableStore, directory: str, levels: int, *, outside: bool
 
 
 def _is_others(store: TableStore, directory: str) -> bool:
-    """Say whether a directory below an external one is itself one of another table, or its place."""
+    """Return whether a directory below an external one is itself one of another table, or its place."""
     names = {_name(path) for path in store.storage.list_directories(directory)}
     return not names.isdisjoint({CLAIMS, "schema", "snapshot"})
 

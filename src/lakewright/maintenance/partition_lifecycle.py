@@ -28,7 +28,7 @@ from lakewright.storage.table_layout import legacy_text
 
 # ---- Expiry of partitions --------------------------------------------------------------------------------------------
 # A store and a rule in, specs of partitions of the newest snapshot out; an expiry removes all rows of them in one
-# snapshot. What always holds: a partition whose values say no time is never old by its values, and one that is
+# snapshot. Invariant: a partition whose values say no time is never old by its values, and one that is
 # written to while the expiry runs does not expire by the time of its last change.
 
 VALUES_TIME, UPDATE_TIME = "values-time", "update-time"
@@ -232,7 +232,7 @@ def _drop(store: TableStore, batch: Sequence[bytes], is_old: _IsOld | None) -> t
 #     http-report   a POST request to a server of the user's, which must answer that it succeeded
 #     custom        a function of the caller's, in place of the class that Java calls
 #
-# What always holds: all actions and partitions are checked before anything is done, and marking twice is harmless. A
+# Invariant: all actions and partitions are checked before anything is done, and marking twice is harmless. A
 # failure names the partition; those before it are marked, and the same call marks the others.
 
 CustomAction: TypeAlias = Callable[[dict[str, str]], object]
@@ -346,7 +346,7 @@ def _reporter(store: TableStore) -> _Action:
 
 def _post(url: str, body: bytes) -> str | None:
     """Send a report, some times if need be; return why it failed, None if the server says that it succeeded."""
-    import http.client  # noqa: PLC0415 - the door to servers: large, and few tables report to one
+    import http.client  # noqa: PLC0415 - lazy, for servers: large, and few tables report to one
     import urllib.request  # noqa: PLC0415 - the same door
     from urllib.error import HTTPError  # noqa: PLC0415 - the same door
 

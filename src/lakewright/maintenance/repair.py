@@ -22,7 +22,7 @@ from lakewright.spec.manifest import DELETION_VECTORS, IndexEntry, ManifestEntry
 from lakewright.spec.snapshot import Snapshot
 
 # ---- Entries of missing files ----------------------------------------------------------------------------------------
-# What always holds: a file is taken off only after the storage said twice that it is not there, and only from the
+# Invariant: a file is taken off only after the storage said twice that it is not there, and only from the
 # newest snapshot; its deletion vector goes with it. Older snapshots and tags stay as they are. A storage that fails
 # to answer is an error, never a missing file. If others changed the same files meanwhile, everything is looked up
 # again.
@@ -172,7 +172,7 @@ def repair(store: TableStore, *, dry_run: bool, now_millis: int | None = None) -
 
 
 def _newest(store: TableStore) -> Iterator[RepairStep]:
-    """Report a newest snapshot that cannot be read: only a person can say whether what it committed may be lost."""
+    """Report a newest snapshot that cannot be read: only a person can return whether what it committed may be lost."""
     for snapshot_id in store.snapshots.ids()[-1:]:
         try:
             store.snapshots.get(snapshot_id)

@@ -36,7 +36,7 @@ from lakewright.version import __version__
 # the wanted one has, so that writers, readers of changes and expiry see what happened. Nothing is removed. Index
 # files and statistics are those of the wanted state, and so is the schema that it records.
 #
-# Always holds: the snapshot is published like any commit, by creating the file of the next id, so of two writers one
+# Invariant: the snapshot is published like any commit, by creating the file of the next id, so of two writers one
 # wins. While it is being made, a tag with a name of its own pins the wanted state (`pinned`), so that no expiry
 # deletes its files. A call that is cut short leaves that tag; it goes with a later call, or after a day with the
 # expired tags. What a call found out about the table before it published holds until then: if another call has
@@ -64,7 +64,7 @@ def until_undisturbed(store: TableStore, call: Callable[[], T]) -> T:
 
 
 def is_pin(tag: str) -> bool:
-    """Say whether the name of a tag is one that `pinned` gives."""
+    """Return whether the name of a tag is one that `pinned` gives."""
     return _PIN.fullmatch(tag) is not None
 
 
@@ -179,7 +179,7 @@ def unchanged(store: TableStore, target: Snapshot) -> Snapshot:
 
 
 def _is_ours(store: TableStore, target: Snapshot, outcome: Outcome) -> bool:
-    """Say whether a snapshot was published; False if another one was first. An unknown outcome is an error."""
+    """Return whether a snapshot was published; False if another one was first. An unknown outcome is an error."""
     match outcome:
         case Published():
             return True
@@ -287,7 +287,7 @@ def _discard(store: TableStore, draft: _Draft) -> None:
 # removed, newest first, so that the target is the newest one and there is never a gap in the ids. Manifests and data
 # files stay until the removal of orphans, so a reader that has planned on a removed snapshot finishes its read.
 #
-# Always holds: readers see the state before or the target, never one between, also if the rollback is cut short; the
+# Invariant: readers see the state before or the target, never one between, also if the rollback is cut short; the
 # same rollback, called again, finishes it. The target is read, with its manifests, before anything is removed. What
 # somebody commits on top of the new snapshot or of a copy stays, and then those below it stay too. A commit of
 # lakewright that was planned on a removed snapshot finds that out and plans again; other engines do not look, so let
@@ -408,7 +408,7 @@ def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None, *
 
 
 def _brings_back(store: TableStore, latest: Snapshot | None, published: Snapshot) -> bool:
-    """Say whether a snapshot has files that the newest one before it did not have."""
+    """Return whether a snapshot has files that the newest one before it did not have."""
     index, statistics = (None, None) if latest is None else (latest.index_manifest, latest.statistics)
     if published.index_manifest not in {None, index} or published.statistics not in {None, statistics}:
         return True

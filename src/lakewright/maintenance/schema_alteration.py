@@ -102,7 +102,7 @@ def _refusal(misfit: CastFailure, remedy: str) -> InvalidInputError:
 
 
 def _fits(old: DataType, new: DataType) -> bool:
-    """Say whether every value of a type, nulls among them, fits another."""
+    """Return whether every value of a type, nulls among them, fits another."""
     if old.nullable and not new.nullable:
         return False
     match old, new:
@@ -181,7 +181,7 @@ def _hides_rows(store: TableStore, snapshot: Snapshot) -> bool:
 
 
 def _may_fail(old: DataType, new: DataType) -> bool:
-    """Say whether some value of a type may have no cast to another."""
+    """Return whether some value of a type may have no cast to another."""
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
         return True
     if old.root in TEXT_ROOTS:

@@ -51,7 +51,7 @@ from lakewright.storage.table_layout import MAIN_BRANCH
 # table's options does not. After commits, snapshots younger than `lakewright.expire.grace` stay as well. Tags, other
 # branches and consumers keep what they need, and the result lists those that do.
 #
-# Always holds: if anything that stays cannot be read, nothing is deleted. The snapshot files are deleted first,
+# Invariant: if anything that stays cannot be read, nothing is deleted. The snapshot files are deleted first,
 # oldest first, so a reader of an expiring snapshot finds that it expired, and never a snapshot without some of its
 # files; an interrupted expiry leaves files that the removal of orphans finds. Paths are built from names, lie in the
 # table, and are reached without a link. `after_commit` lets expiry follow commits where the options of a table ask
@@ -630,7 +630,7 @@ class _FilesToDelete:
 
 
 def _follows(before: Snapshot, snapshot: Snapshot) -> bool:
-    """Say whether one snapshot was made on top of another, as far as their numbers tell.
+    """Return whether one snapshot was made on top of another, as far as their numbers tell.
 
     A fast-forward of Java may leave snapshots of the table below those of a branch that were not made on top of them.
     """

@@ -156,7 +156,7 @@ _LONG_DECIMAL = 18  # digits that fit into eight bytes
 
 
 def has_statistics(dtype: object) -> bool:
-    """Say whether columns of a type can have statistics: nested and large values have none."""
+    """Return whether columns of a type can have statistics: nested and large values have none."""
     return isinstance(dtype, AtomicType) and (_length(dtype) > 0)
 
 
@@ -316,7 +316,7 @@ def _order(value: Value) -> tuple[bool, Value]:
 
 
 # ---- ANALYZE ---------------------------------------------------------------------------------------------------------
-# What always holds: rows are counted as a reader sees them, merged and without deleted ones; a commit that comes
+# Invariant: rows are counted as a reader sees them, merged and without deleted ones; a commit that comes
 # between the count and the snapshot does not matter, but a change of the schema, or a rollback, has all counted
 # again.
 

@@ -1,7 +1,7 @@
 """Tags that options create and expire.
 
 A store and its options in, names of tags out. A table with `tag.automatic-creation` gets one tag for each period: the
-first snapshot after the end of a period carries the period's name. What always holds: creating the tags that are due is
+first snapshot after the end of a period carries the period's name. Invariant: creating the tags that are due is
 repeatable, because the tags that exist say which period is next, and of two callers one makes a tag; a tag that a user
 named differently is never deleted, except by its own time.
 """
@@ -206,7 +206,7 @@ def create_batch_tag(store: TableStore) -> str | None:
 
 
 def _create(store: TableStore, name: str, snapshot: Snapshot) -> bool:
-    """Create a tag unless it exists; say whether this call made it."""
+    """Create a tag unless it exists; return whether this call made it."""
     kept = store.options.get(CoreOptions.TAG_DEFAULT_TIME_RETAINED)
     try:
         store.tags.create(name, snapshot, time_retained_millis=kept)

@@ -88,7 +88,7 @@ class _Runs:
                 self.thread.start()
 
     def wait(self, store: TableStore, seconds: float) -> bool:
-        """Wait until nothing works on a table, or time is over; say whether nothing does."""
+        """Wait until nothing works on a table, or time is over; return whether nothing does."""
         place = _place(store)
         if threading.current_thread() is self.thread:
             return True
@@ -136,7 +136,7 @@ class _Runs:
             return self.waiting.pop(self.running)
 
     def _due(self, store: TableStore, identifier: int) -> bool:
-        """Say whether it is time to look for old partitions, and remember that it is done."""
+        """Return whether it is time to look for old partitions, and remember that it is done."""
         options, place, now = store.options, _place(store), time.monotonic()
         interval = options.get(CoreOptions.PARTITION_EXPIRATION_CHECK_INTERVAL)
         at_end = identifier == MAX_LONG and options.get(CoreOptions.END_INPUT_CHECK_PARTITION_EXPIRE)

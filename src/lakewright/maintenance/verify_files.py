@@ -116,7 +116,7 @@ def _shown(value: Value) -> str:
 
 
 def _below(value: Value, bound: Value, slack: int) -> bool:
-    """Say whether a value is below another, both known."""
+    """Return whether a value is below another, both known."""
     if value is None or bound is None:
         return False
     if slack and isinstance(value, int):
@@ -125,7 +125,7 @@ def _below(value: Value, bound: Value, slack: int) -> bool:
 
 
 def _too_wide(recorded: ColumnStats, actual: ColumnStats) -> bool:
-    """Say whether bounds are not values of the column, or truncated ones."""
+    """Return whether bounds are not values of the column, or truncated ones."""
     low, high = recorded.min, recorded.max
     if actual.all_null:
         return low is not None or high is not None
@@ -256,7 +256,7 @@ class KeyCopies:
 
 
 def _equal_bits(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    """Say whether floating-point columns are equal, NaN to NaN."""
+    """Return whether floating-point columns are equal, NaN to NaN."""
     if not pa.types.is_floating(one.type):
         return False
     return bool(np.array_equal(one.to_numpy(), other.to_numpy(), equal_nan=True))

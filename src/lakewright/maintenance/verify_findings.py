@@ -28,7 +28,7 @@ from lakewright.errors import LakewrightError, NotFoundError
 from lakewright.spec.manifest import DataFile, IndexFile
 
 # ---- Findings --------------------------------------------------------------------------------------------------------
-# What always holds: a finding names one file or directory of the table; the same fact about the same file is reported
+# Invariant: a finding names one file or directory of the table; the same fact about the same file is reported
 # once; a table is sound if no finding is an error.
 
 ERROR: Final = "error"  # rows are lost or wrong, or an operation that the table needs fails
@@ -181,7 +181,7 @@ class Findings:
 
 
 def is_damage(error: OSError) -> bool:
-    """Say whether an error of the storage is about one file, which is gone or broken, and not about the storage."""
+    """Return whether an error of the storage is about one file, which is gone or broken, and not about the storage."""
     return isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError) or error.errno == errno.EIO
 
 

@@ -40,7 +40,7 @@ from lakewright.storage.table_layout import Layout
 
 # ---- The history of a table ------------------------------------------------------------------------------------------
 # A state is a snapshot, a tag or a kept changelog of a branch. Hints, gaps between snapshots, schema files, tags,
-# branches and consumers are checked here. What always holds: a file that cannot be read is a finding, and the others
+# branches and consumers are checked here. Invariant: a file that cannot be read is a finding, and the others
 # are still returned.
 
 
@@ -64,7 +64,7 @@ class Branch:
     states: list[State] = field(default_factory=list)
 
     def check_schema(self, schema_id: int, findings: Findings, *, by: str = "the table") -> bool:
-        """Say whether a schema can be read, and add a finding if not; `by` says what needs it."""
+        """Return whether a schema can be read, and add a finding if not; `by` says what needs it."""
         if schema_id not in self.schemas:
             path = self.store.layout.schema_file(schema_id)
             try:
@@ -374,7 +374,7 @@ def _row_ids(file: DataFile) -> tuple[int, ...]:
 
 # ---- States of a branch ----------------------------------------------------------------------------------------------
 # A state whose base has the manifests of the state before is built on that state's live files, so a long history is
-# not merged again and again. What always holds: every file is registered once, with the last state that needs it;
+# not merged again and again. Invariant: every file is registered once, with the last state that needs it;
 # where a manifest cannot be read, what depends on all of them is not judged.
 
 Place: TypeAlias = tuple[bytes, int]  # partition and bucket
@@ -764,7 +764,7 @@ class BranchWalk:
 
 
 def _bucket_fits(entry: ManifestEntry) -> bool:
-    """Say whether a bucket is one of the buckets that its entry says there are."""
+    """Return whether a bucket is one of the buckets that its entry says there are."""
     if entry.total_buckets > 0:
         return 0 <= entry.bucket < entry.total_buckets
     return entry.bucket >= -2 and entry.total_buckets >= -2  # noqa: PLR2004 - the postponed bucket

@@ -47,7 +47,7 @@ from lakewright.storage.storage import FileInfo
 # ---- Running a verification ------------------------------------------------------------------------------------------
 # list old files -> walk the states -> check index files -> check data files -> row ids -> orphans
 #
-# What always holds: damage is a finding and never an error; only wrong arguments and a storage that cannot be reached
+# Invariant: damage is a finding and never an error; only wrong arguments and a storage that cannot be reached
 # raise. Nothing is written. Files are checked in threads, a batch of rows of each at a time. A state that expired
 # while its files were checked is left out of the result.
 

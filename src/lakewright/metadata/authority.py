@@ -5,7 +5,7 @@ A catalog with a lock gives one that holds the lock while a snapshot or schema i
 one whose `history` and `schemas` are the server's. Other snapshots than the newest, manifests and data are always
 files.
 
-Always holds: a commit ends as `Published`, `LostRace` or `Unknown`. `Published` means that the home said so, or that
+Invariant: a commit ends as `Published`, `LostRace` or `Unknown`. `Published` means that the home said so, or that
 the snapshot was found with its own manifest lists; `LostRace` that it is not and will not be visible. Everything else
 is `Unknown`: the snapshot may exist, so nothing of it may be deleted.
 """

@@ -91,7 +91,7 @@ class JobRecords:
 
 
 def is_removed(newest: Snapshot | None, found: Snapshot | None, ids: list[int], recorded: Snapshot) -> bool:
-    """Say whether a recorded snapshot was rolled back; one that expired was not.
+    """Return whether a recorded snapshot was rolled back; one that expired was not.
 
     `found` is what has its id now, and `ids` are those of all snapshots.
     """

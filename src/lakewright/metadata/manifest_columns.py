@@ -41,7 +41,7 @@ from lakewright.spec.manifest import (
 
 # ---- Entries of one manifest -----------------------------------------------------------------------------------------
 # Of a table with many files most plans need few: what decides about a file (its kind, partition, bucket, level and
-# statistics) is looked at for all entries together, and only entries that are left become objects. Always holds: the
+# statistics) is looked at for all entries together, and only entries that are left become objects. Invariant: the
 # entries are those that `Manifests.read` gives. Where that is not sure, because a file is damaged or unusual, the
 # answer is None, and the manifest is read entry by entry. Whatever is answered can become objects later without an
 # error.
@@ -126,7 +126,7 @@ class EntryColumns:
         return self.columns.fields.get(_FILE + name)
 
     def _texts_are_sound(self, *, names_are_ascii: bool) -> bool:
-        """Say whether all texts of the files can be decoded."""
+        """Return whether all texts of the files can be decoded."""
         rows = np.arange(len(self))
         try:
             if not names_are_ascii:
@@ -264,7 +264,7 @@ def _recorded(manifest: ManifestFile) -> tuple[int, int]:
 
 
 def _is_plain(columns: Columns) -> bool:
-    """Say whether every entry adds or deletes a file, in the version that is known."""
+    """Return whether every entry adds or deletes a file, in the version that is known."""
     masks = [columns.records.get(name) for name in ("", "_FILE")]
     masks += [columns.fields[name].valid for name in _REQUIRED]
     versions, kinds = columns.fields["_VERSION"].values, columns.fields["_KIND"].values

@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 # A storage is part of the key, and its credentials are part of the storage: who may not read a file does not get it
 # from here either. Whether a snapshot exists is never answered from here, so that an expired one is still missed.
 #
-# Always holds: all values together take no more bytes than the last caller allowed; those that were not used for
+# Invariant: all values together take no more bytes than the last caller allowed; those that were not used for
 # longest go first.
 
 Key: TypeAlias = tuple[Hashable, ...]
@@ -92,7 +92,7 @@ _STATES_MAX = 16  # for which a file is known to be the same
 
 
 def is_random(name: str) -> bool:
-    """Say whether a name contains a random uuid, so that no other file gets it.
+    """Return whether a name contains a random uuid, so that no other file gets it.
 
     >>> is_random("manifest-90e50cd5-1d2a-4c67-8d3e-6b9f1c1e8a11-0")
     True
@@ -234,14 +234,14 @@ def plan_merge(files: Sequence[ManifestFile], limits: MergeLimits) -> MergePlan:
 
 
 def is_improvable(file: ManifestFile, limits: MergeLimits) -> bool:
-    """Say whether a full merge rewrites the manifest in any case: it is small or deletes files."""
+    """Return whether a full merge rewrites the manifest in any case: it is small or deletes files."""
     return file.num_deleted_files > 0 or file.file_size < limits.target_bytes
 
 
 def may_contain_partitions(
     stats: SimpleStats, partitions: Collection[tuple[Value, ...]], types: Sequence[DataType]
 ) -> bool:
-    """Say whether a manifest with these partition statistics may have entries of one of the partitions."""
+    """Return whether a manifest with these partition statistics may have entries of one of the partitions."""
     if not types or stats.min_values == EMPTY_STATS.min_values or len(stats.null_counts) != len(types):
         return bool(partitions)
     lows, highs = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
@@ -270,7 +270,7 @@ def deleted_partitions(entries: Iterable[ManifestEntry], types: Sequence[DataTyp
 # files; all entries together, in order, say which files are live. Partition rows of other writers are converted to
 # Java's form here, so that equal partitions have equal bytes everywhere else in the library.
 #
-# Always holds: a file is complete and durable under a new name before its name is returned; a file that is read has
+# Invariant: a file is complete and durable under a new name before its name is returned; a file that is read has
 # the size and the number of entries that are recorded in the file that names it, or CorruptTableError is raised.
 
 _COLUMNS_MIN = 2_000  # entries; fewer are decoded one by one
@@ -644,7 +644,7 @@ class Manifests:
         return self._load(manifest.file_name, size=manifest.file_size, snapshot_id=snapshot_id)[1]
 
     def _each(self, read: Callable[[T], R], files: Sequence[T]) -> Iterable[R]:
-        """Read several files: side by side on an object store, whose latency is high, one by one on a disk."""
+        """Read several files: concurrently on an object store, whose latency is high, one by one on a disk."""
         return map(read, files) if self.storage.requests_at_once == 1 else map_concurrently(self.storage, read, files)
 
     def _load(self, name: str, *, size: int | None = None, snapshot_id: int | None = None) -> tuple[str, bytes]:

@@ -45,7 +45,7 @@ from lakewright.spec.types import DataType, Value
 
 # ---- Avro files of records -------------------------------------------------------------------------------------------
 # Fields are found by the names in the file's own schema, because newer files have more fields, record names differ
-# between writers, and some put the record into a union. Always holds: either all records of a file are decoded, or
+# between writers, and some put the record into a union. Invariant: either all records of a file are decoded, or
 # CorruptTableError is raised.
 
 Record: TypeAlias = dict[str, object]

@@ -174,7 +174,7 @@ class Tags:
             raise self._missing(name) from error
 
     def exists(self, name: str) -> bool:
-        """Say whether there is a tag of this name."""
+        """Return whether there is a tag of this name."""
         if self.owner is not None:
             return self.owner.find_tag(name) is not None
         return self.storage.exists(self.layout.tag_file(name))

@@ -130,7 +130,7 @@ class SchemaFiles:
         return self.storage.create(self.layout.schema_file(schema.id), schema.to_json().encode())
 
     def _created(self, schema: TableSchema) -> bool:
-        """Create a new schema file and say whether the file is ours, even if the reply of the storage was lost."""
+        """Create a new schema file and return whether the file is ours, even if the reply of the storage was lost."""
         doubt: OSError | None = None
         try:
             if self.create(schema):

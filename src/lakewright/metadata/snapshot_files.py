@@ -166,7 +166,7 @@ class SnapshotFiles:
         return min(self.ids(), default=None)
 
     def exists(self, snapshot_id: int) -> bool:
-        """Say whether there is a snapshot of this id."""
+        """Return whether there is a snapshot of this id."""
         return self.storage.exists(self.layout.snapshot_file(snapshot_id))
 
     def ids(self) -> list[int]:
@@ -191,7 +191,7 @@ class SnapshotFiles:
         return None
 
     def holds(self, snapshot: Snapshot) -> bool:
-        """Say whether this very snapshot is there, and not another one that got its id after a rollback."""
+        """Return whether this very snapshot is there, and not another one that got its id after a rollback."""
         found = self.find(snapshot.id)
         return found is not None and is_same_commit(found, snapshot)
 

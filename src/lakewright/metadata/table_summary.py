@@ -26,7 +26,7 @@ from lakewright.spec.table_options import KNOWN_OPTIONS, CoreOptions
 from lakewright.spec.table_schema import BucketMode, TableSchema
 
 # ---- Values ----------------------------------------------------------------------------------------------------------
-# Everything is plain text, numbers and tuples, so that it can be shown as a page or as JSON. Always holds: lists are
+# Everything is plain text, numbers and tuples, so that it can be shown as a page or as JSON. Invariant: lists are
 # bounded, whatever the size of the table; what a list leaves out is counted beside it. Times are epoch milliseconds.
 
 T = TypeVar("T")
@@ -191,7 +191,7 @@ def _buckets(schema: TableSchema) -> str:
 
 
 # ---- The card in a notebook ------------------------------------------------------------------------------------------
-# Always holds: it never raises and never takes long. It reads the newest snapshot and a bounded number of manifests,
+# Invariant: it never raises and never takes long. It reads the newest snapshot and a bounded number of manifests,
 # and shows the columns alone where these cannot be read. Its styles are inline and take the colours of the notebook.
 
 MANIFESTS_MAX = 20

@@ -195,7 +195,7 @@ class CatalogHistory(CoreCatalog):
     # What only a server does.
 
     def supports_version_management(self) -> bool:
-        """Say whether the catalog itself keeps snapshots: it does not, files do."""
+        """Return whether the catalog itself keeps snapshots: it does not, files do."""
         return False
 
     def create_partitions(
@@ -390,6 +390,6 @@ def on_server(name: str) -> Any:  # noqa: ANN401 - a class of catalogs, which is
     """Return a class of catalogs on servers or in SQL databases; most scripts do not need what it loads."""
     if name not in {"RESTCatalog", "JdbcCatalog"}:
         raise AttributeError(f"module 'lakewright.pypaimon' has no attribute {name!r}")
-    from lakewright.pypaimon import compat_server_catalogs  # noqa: PLC0415 - the door to HTTP clients and database drivers
+    from lakewright.pypaimon import compat_server_catalogs  # noqa: PLC0415 - lazy, for HTTP clients and database drivers
 
     return getattr(compat_server_catalogs, name)

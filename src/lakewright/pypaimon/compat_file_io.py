@@ -54,7 +54,7 @@ class FileIO:
     # Looking.
 
     def exists(self, path: str) -> bool:
-        """Say whether there is a file or a directory."""
+        """Return whether there is a file or a directory."""
         return self._find(path) is not None
 
     def exists_batch(self, paths: Iterable[str]) -> dict[str, bool]:
@@ -76,7 +76,7 @@ class FileIO:
         return size
 
     def is_dir(self, path: str) -> bool:
-        """Say whether a path is a directory."""
+        """Return whether a path is a directory."""
         return bool(self.get_file_status(path).type == pafs.FileType.Directory)
 
     def list_status(self, path: str) -> list[FileStatus]:

@@ -149,7 +149,7 @@ def module_names() -> dict[str, tuple[str, ...]]:
 
 _PEER = "pypaimon"
 _FACE = "lakewright.pypaimon"
-# Modules of pypaimon that modules of the face stand for, imported when a script asks for them.
+# Modules of pypaimon that modules of the compatibility layer stand for, imported when a script asks for them.
 _ROOMS = {
     "ray": "ray",
     "ray.data_evolution_merge_into": "ray",
@@ -207,7 +207,7 @@ class _Finder(MetaPathFinder):
 
 
 class _FaceLoader(Loader):
-    """Fills one module with names of the face."""
+    """Fills one module with names of the compatibility layer."""
 
     def __init__(self, inner: str, names: tuple[str, ...]) -> None:
         self._inner = inner

@@ -391,7 +391,7 @@ class ConfigOption(option_values.ConfigOption[Any]):
         return found
 
     def has_default_value(self) -> bool:
-        """Say whether it has a default."""
+        """Return whether it has a default."""
         return self.default is not None
 
     def with_description(self, description: str | Description) -> ConfigOption:
@@ -528,11 +528,11 @@ class Options:
         self.data[key.key()] = OptionsUtils.convert_to_string(value)
 
     def contains(self, key: option_values.ConfigOption[Any]) -> bool:
-        """Say whether an option is set."""
+        """Return whether an option is set."""
         return key.key() in self.data
 
     def contains_key(self, key: str) -> bool:
-        """Say whether a key is set."""
+        """Return whether a key is set."""
         return key in self.data
 
     def copy(self) -> Options:
@@ -586,7 +586,7 @@ class CoreOptions(core_table_options.CoreOptions):
 
     @staticmethod
     def primary_key_nullable_from_dict(options: Mapping[str, object]) -> bool:
-        """Say whether a map of options lets key columns be null."""
+        """Return whether a map of options lets key columns be null."""
         return OptionsUtils.convert_to_boolean(
             options.get(core_table_options.CoreOptions.PRIMARY_KEY_NULLABLE.key(), False)
         )
@@ -603,11 +603,11 @@ class CoreOptions(core_table_options.CoreOptions):
         return [name.strip() for name in text.rstrip(",").split(",")] if text.strip() else []
 
     def sequence_field_sort_order_is_ascending(self) -> bool:
-        """Say whether the greatest value of the sequence columns is the newest."""
+        """Return whether the greatest value of the sequence columns is the newest."""
         return bool(self.options.get(_OPTIONS["sequence.field.sort-order"]) == SortOrder.ASCENDING)
 
     def ignore_delete(self) -> bool:
-        """Say whether deletions are ignored."""
+        """Return whether deletions are ignored."""
         keys = (
             core_table_options.CoreOptions.IGNORE_DELETE.name,
             *core_table_options.CoreOptions.IGNORE_DELETE.old_names,
@@ -625,7 +625,7 @@ class CoreOptions(core_table_options.CoreOptions):
         return sys.maxsize if found is None else int(found.total_seconds() * 1000)
 
     def metadata_stats_enabled(self, default: str | None = None) -> bool:
-        """Say whether statistics of all columns are stored in full."""
+        """Return whether statistics of all columns are stored in full."""
         return bool(self.options.get(_OPTIONS["metadata.stats-mode"], default) == "full")
 
     def manifest_target_size(self, default: int | str | MemorySize | None = None) -> int:
@@ -635,12 +635,12 @@ class CoreOptions(core_table_options.CoreOptions):
         return OptionsUtils.convert_to_memory_size(size).get_bytes()
 
     def manifest_sidecar_enabled(self) -> bool:
-        """Say whether manifests get side files; as long as nothing is said, those that are sorted do."""
+        """Return whether manifests get side files; as long as nothing is said, those that are sorted do."""
         own = self.options.get(_OPTIONS["manifest.sidecar.enabled"])
         return bool(self.options.get(_OPTIONS["manifest-sort.enabled"]) if own is None else own)
 
     def batch_scan_skip_level0(self) -> bool:
-        """Say whether batch reads see compacted rows only."""
+        """Return whether batch reads see compacted rows only."""
         if self.options.get(_OPTIONS["deletion-vectors.enabled"]):
             return not self.options.get(_OPTIONS["deletion-vectors.merge-on-read"])
         return bool(self.options.get(_OPTIONS["merge-engine"]) == MergeEngine.FIRST_ROW)
@@ -677,7 +677,7 @@ class CoreOptions(core_table_options.CoreOptions):
         return str(self._of_field(field_name, self.LIST_AGG_DELIMITER, str, ","))
 
     def field_collect_distinct(self, field_name: str) -> bool:
-        """Say whether `collect` keeps each value of a column once."""
+        """Return whether `collect` keeps each value of a column once."""
         return bool(self._of_field(field_name, self.DISTINCT, bool, default=False))
 
     def field_nested_update_agg_nested_key(self, field_name: str) -> list[str]:

@@ -268,7 +268,7 @@ class Predicate(core_predicate.Predicate):
         return _on_path(self.path, self.method, self.index, self.field, literals)
 
     def test(self, record: PositionalRow) -> bool:
-        """Say whether a row fulfils it."""
+        """Return whether a row fulfils it."""
         if self.method in _JOINS:
             return _JOINS[self.method][0](part.test(record) for part in self.literals or ())
         if self.index is None:
@@ -276,7 +276,7 @@ class Predicate(core_predicate.Predicate):
         return _matches(self.method, record.get_field(self.index), self.literals or [])
 
     def test_by_simple_stats(self, stat: Stats, row_count: int) -> bool:
-        """Say whether a file with these statistics may hold a row that fulfils it."""
+        """Return whether a file with these statistics may hold a row that fulfils it."""
         if self.method in _JOINS:
             return _JOINS[self.method][0](part.test_by_simple_stats(stat, row_count) for part in self.literals or ())
         low, high, nulls = _known(stat, self.index)
@@ -415,7 +415,7 @@ def _joined(method: str, predicates: list[Any]) -> Predicate | None:
 
 
 def _matches(method: str, value: Any, literals: list[Any]) -> bool:  # noqa: ANN401 - a value of any column
-    """Say whether a value fulfils a comparison; a null fulfils only `isNull`."""
+    """Return whether a value fulfils a comparison; a null fulfils only `isNull`."""
     if method in {"isNull", "isNotNull"}:
         return (value is None) == (method == "isNull")
     if method not in METHODS:
@@ -438,7 +438,7 @@ def _matches(method: str, value: Any, literals: list[Any]) -> bool:  # noqa: ANN
 
 
 def _may_match(method: str, low: Any, high: Any, literals: list[Any]) -> bool:  # noqa: ANN401 - values of any column
-    """Say whether a value between two bounds may fulfil a comparison."""
+    """Return whether a value between two bounds may fulfil a comparison."""
     match method:
         case "equal" | "in":
             return any(low <= one <= high for one in literals if one is not None)

@@ -231,7 +231,7 @@ class DataFileMeta:
 
     @staticmethod
     def is_blob_file(file_name: str) -> bool:
-        """Say whether a file holds the large values of one column."""
+        """Return whether a file holds the large values of one column."""
         return file_name.endswith(".blob")
 
     def _key(self, key: bytes) -> GenericRow:

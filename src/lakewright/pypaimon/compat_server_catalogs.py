@@ -26,7 +26,7 @@ class RESTCatalog(Catalog, rest_catalog.RESTCatalog):  # type: ignore[misc] # py
     _kind: ClassVar[str] = "REST"
 
     def supports_version_management(self) -> bool:
-        """Say whether the catalog itself keeps snapshots: the server does."""
+        """Return whether the catalog itself keeps snapshots: the server does."""
         return True
 
     def load_snapshot(self, identifier: AnyIdentifier) -> TableSnapshot | None:

@@ -105,7 +105,7 @@ class BranchManager:
         raise UnsupportedError("Subclasses must implement branches")
 
     def branch_exists(self, branch_name: str) -> bool:
-        """Say whether there is a branch of this name."""
+        """Return whether there is a branch of this name."""
         return branch_name in self.branches()
 
     @staticmethod
@@ -120,7 +120,7 @@ class BranchManager:
 
     @staticmethod
     def is_main_branch(branch: str) -> bool:
-        """Say whether a branch is the table itself."""
+        """Return whether a branch is the table itself."""
         return branch == MAIN_BRANCH
 
     @staticmethod
@@ -546,7 +546,7 @@ class TagManager(_Manager):
         return self._layout.tag_file(tag_name)
 
     def tag_exists(self, tag_name: str) -> bool:
-        """Say whether there is a tag of this name."""
+        """Return whether there is a tag of this name."""
         return self._tags.exists(tag_name)
 
     def get(self, tag_name: str) -> Tag | None:
@@ -576,7 +576,7 @@ class TagManager(_Manager):
         return self._tags.list()
 
     def delete_tag(self, tag_name: str) -> bool:
-        """Delete a tag, and say whether there was one."""
+        """Delete a tag, and return whether there was one."""
         try:
             self._tags.delete(tag_name)
         except TagNotExistException:
@@ -733,7 +733,7 @@ class ChangelogManager(_Manager):
         return min(self._changelogs.ids(), default=None)
 
     def long_lived_changelog_exists(self, snapshot_id: int) -> bool:
-        """Say whether there is one of this id."""
+        """Return whether there is one of this id."""
         return self._storage.exists(self.long_lived_changelog_path(snapshot_id))
 
     def long_lived_changelog(self, snapshot_id: int) -> Changelog:
@@ -864,7 +864,7 @@ class FileSystemBranchManager(BranchManager):
         return refs.branches(self.file_io.storage, Layout(self.table_path)) if owner is None else owner.branches()
 
     def branch_exists(self, branch_name: str) -> bool:
-        """Say whether there is a branch of this name."""
+        """Return whether there is a branch of this name."""
         return branch_name == MAIN_BRANCH or branch_name in self.branches()
 
 
@@ -921,7 +921,7 @@ class ManagedTable(file_store_table.FileStoreTable):
     create_tag = translate_method_errors(file_store_table.FileStoreTable.create_tag, NEW_TAG_WORDS)
 
     def delete_tag(self, tag_name: str) -> bool:  # type: ignore[override] # pypaimon's result
-        """Delete a tag, and say whether there was one."""
+        """Delete a tag, and return whether there was one."""
         try:
             super().delete_tag(tag_name)
         except TagNotExistException:

@@ -134,7 +134,7 @@ class VectorType(DataType, core_types.VectorType):
 
     @classmethod
     def is_valid_element_type(cls, element_type: object) -> bool:
-        """Say whether a vector can hold this type: numbers and booleans."""
+        """Return whether a vector can hold this type: numbers and booleans."""
         return isinstance(element_type, core_types.AtomicType) and element_type.root in cls.VALID_ELEMENT_TYPES
 
 
@@ -263,7 +263,7 @@ class DataTypeParser:
 
     @staticmethod
     def parse_nullability(type_string: str) -> bool:
-        """Say whether the text of a type allows null."""
+        """Return whether the text of a type allows null."""
         return "NOT NULL" not in type_string.upper()
 
     @staticmethod
@@ -357,37 +357,37 @@ class PyarrowFieldParser:
 
 
 def is_system_field_id(field_id: int) -> bool:
-    """Say whether an id belongs to the format itself."""
+    """Return whether an id belongs to the format itself."""
     return field_id >= SYSTEM_FIELD_ID_START
 
 
 def is_blob_type(data_type: object) -> bool:
-    """Say whether a type is BLOB."""
+    """Return whether a type is BLOB."""
     return isinstance(data_type, core_types.AtomicType) and data_type.root == "BLOB"
 
 
 def is_array_blob_type(data_type: object) -> bool:
-    """Say whether a type is an array of BLOB."""
+    """Return whether a type is an array of BLOB."""
     return isinstance(data_type, core_types.ArrayType) and is_blob_type(data_type.element)
 
 
 def is_map_blob_type(data_type: object) -> bool:
-    """Say whether a type is a map whose values are BLOB."""
+    """Return whether a type is a map whose values are BLOB."""
     return isinstance(data_type, core_types.MapType) and is_blob_type(data_type.value)
 
 
 def is_blob_file_type(data_type: object) -> bool:
-    """Say whether values of a type lie in blob files."""
+    """Return whether values of a type lie in blob files."""
     return is_blob_type(data_type) or is_array_blob_type(data_type) or is_map_blob_type(data_type)
 
 
 def is_blob_file_field(field: core_types.DataField) -> bool:
-    """Say whether values of a column lie in blob files."""
+    """Return whether values of a column lie in blob files."""
     return is_blob_file_type(field.type)
 
 
 def is_variant_struct(pa_type: pa.StructType) -> bool:
-    """Say whether an Arrow struct is how a VARIANT is stored: `value` and `metadata`, both binary and never null."""
+    """Return whether an Arrow struct is how a VARIANT is stored: `value` and `metadata`, both binary and never null."""
     parts = {part.name: pa.types.is_binary(part.type) and not part.nullable for part in pa_type}
     return parts == {"value": True, "metadata": True}
 
@@ -902,7 +902,7 @@ class TableSchema:
         )
 
     def cross_partition_update(self) -> bool:
-        """Say whether an update may move a key to another partition."""
+        """Return whether an update may move a key to another partition."""
         return bool(self.primary_keys) and not set(self.partition_keys) <= set(self.primary_keys)
 
     @property

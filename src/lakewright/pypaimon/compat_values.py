@@ -35,7 +35,7 @@ class RowKind(Enum):
         return ("+I", "-U", "+U", "-D")[self.value]
 
     def is_add(self) -> bool:
-        """Say whether the row is there afterwards."""
+        """Return whether the row is there afterwards."""
         return self in {RowKind.INSERT, RowKind.UPDATE_AFTER}
 
     @staticmethod
@@ -350,7 +350,7 @@ class Range:
         return f"Range({self.from_}, {self.to})"
 
     def contains(self, value: int) -> bool:
-        """Say whether an id lies in the range."""
+        """Return whether an id lies in the range."""
         return self.from_ <= value <= self.to
 
     def count(self) -> int:
@@ -358,7 +358,7 @@ class Range:
         return self.to - self.from_ + 1
 
     def overlaps(self, other: Range) -> bool:
-        """Say whether two ranges have an id in common."""
+        """Return whether two ranges have an id in common."""
         return Range.intersect(self.from_, self.to, other.from_, other.to)
 
     def exclude(self, ranges: Iterable[Range]) -> list[Range]:
@@ -372,7 +372,7 @@ class Range:
 
     @staticmethod
     def intersect(start1: int, end1: int, start2: int, end2: int) -> bool:
-        """Say whether two ranges, given by their ends, have an id in common."""
+        """Return whether two ranges, given by their ends, have an id in common."""
         return start1 <= end2 and start2 <= end1
 
     @staticmethod

@@ -184,7 +184,7 @@ def _pairs(entries: object) -> object:
 
 
 def _same_columns(given: pa.Schema, wanted: pa.Schema) -> bool:
-    """Say whether two schemas have the same names and types; text and binary may have another width."""
+    """Return whether two schemas have the same names and types; text and binary may have another width."""
     return given.names == wanted.names and all(
         one == other or _narrow(one) == _narrow(other) for one, other in zip(given.types, wanted.types, strict=True)
     )

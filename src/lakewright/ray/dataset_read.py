@@ -168,7 +168,7 @@ class TableDatasource(Datasource):
         return total
 
     def _takes_all(self, split: DataSplit) -> bool:
-        """Say whether no row of a split is left out: its partition alone fulfils the filter, and no row is an event."""
+        """Return whether all rows of a split are read: its partition fulfils the filter, and no row is an event."""
         store = self._read.store
         known = dict(zip(store.schema.partition_keys, store.partition_values(split.partition_bytes), strict=True))
         return not split.streaming and simplify(self._read.predicate, known) == TRUE

@@ -11,14 +11,14 @@ How rows reach the tasks that write them:
     everything else                  blocks go to one writer while they are few; else tasks take them apart by bucket
                                      (assigner, partition), and each writer gets its parts in the order of the dataset
 
-Always holds: nothing is visible before the commit, and tasks never commit; rows keep the order of the dataset, and of
+Invariant: nothing is visible before the commit, and tasks never commit; rows keep the order of the dataset, and of
 two rows with one key the later one wins. What fails before the commit leaves no file behind; once publishing has begun
 and it is unknown how it ended, nothing is removed.
 
 dataset.write_datasink(PaimonDatasink(table))
 
 Each task writes the blocks it has, in place, and never commits; `on_write_complete` checks what the tasks wrote and
-commits once. What always holds: if a task fails, the files of all tasks are removed; once publishing has begun and it
+commits once. Invariant: if a task fails, the files of all tasks are removed; once publishing has begun and it
 is unknown how it ended, nothing is removed.
 """
 

@@ -22,7 +22,7 @@ from lakewright.ray.ray_engine import BlockSlice, fetched, our_errors, rows_of
 from lakewright.write.input_data import from_pandas
 
 # ---- Datasets as a write takes them ----------------------------------------------------------------------------------
-# Always holds: blocks come in the order of the dataset, whatever its own settings say; these settings stay as they
+# Invariant: blocks come in the order of the dataset, whatever its own settings say; these settings stay as they
 # are.
 
 _STARTING = threading.Lock()  # held while the settings of a dataset are changed
@@ -135,7 +135,7 @@ def fetched_schema(dataset: Dataset) -> pa.Schema:
 
 # ---- Sources of changes ----------------------------------------------------------------------------------------------
 # A dataset runs once for all attempts at a change: its blocks stay in Ray's object store, which spills them to disk,
-# and none of its rows come to the driver. Always holds: blocks are in the order of the dataset, and `read_pieces`
+# and none of its rows come to the driver. Invariant: blocks are in the order of the dataset, and `read_pieces`
 # returns their rows in the same types, whatever types single blocks have.
 
 _SCHEMA_BYTES = 64 << 20  # of blocks that one task looks at for their columns

@@ -1,6 +1,6 @@
 """`RayEngine`: tasks, exchange, progress, errors.
 
-Always holds: when `Tasks.finish` returns, it has one answer of every task; when the block of `Tasks` ends with an
+Invariant: when `Tasks.finish` returns, it has one answer of every task; when the block of `Tasks` ends with an
 error, no task of it runs any more. An error of ours that a task raised is what the caller gets. Ray starts tasks again
 whose worker died; each attempt has a number of its own, by which the files of a dead one are known.
 """
@@ -236,7 +236,7 @@ class RayAnswers:
         return [answer.payload for answer in self.answers]
 
     def has_losers(self) -> bool:
-        """Say whether some task was started again, so that an earlier attempt may have left files."""
+        """Return whether some task was started again, so that an earlier attempt may have left files."""
         return any(answer.retried for answer in self.answers)
 
 
@@ -415,7 +415,7 @@ def answer_of(number: int, messages: Sequence[CommitMessage]) -> RayTaskResult:
 
 
 def was_tried_before() -> bool:
-    """Say whether this is another attempt at a task; True where Ray does not say."""
+    """Return whether this is another attempt at a task; True where Ray does not say."""
     try:
         return bool(ray.get_runtime_context().worker.core_worker.get_current_task_attempt_number())
     except AttributeError:

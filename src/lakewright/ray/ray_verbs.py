@@ -105,7 +105,7 @@ from lakewright.write.table_writer import WriteJob
 #
 # The dataset runs once, however many attempts there are, and its rows never come to the driver. What always holds:
 # rows match exactly if they match embedded; rows that are inserted because they were absent are committed only if
-# nobody wrote meanwhile where they could have been written.
+# no other commit wrote meanwhile where they could have been written.
 
 _FETCH = "pa.concat_tables(ray.get(dataset.to_arrow_refs()))"
 
@@ -364,7 +364,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
 # ---- Changes by row id -----------------------------------------------------------------------------------------------
 # ids -> the group of files whose rows have them (`match`) -> tasks that change or read these groups -> one commit
 #
-# What always holds: an id that is unknown or null, or in an update occurs twice or is deleted, is an error, and then
+# Invariant: an id that is unknown or null, or in an update occurs twice or is deleted, is an error, and then
 # nothing is committed. Rows are read by each id once; ids of deleted rows are ignored there, and by deletes.
 
 

@@ -49,7 +49,7 @@ from lakewright.spec.types import AtomicType
 #
 # The tasks that change rows read their groups again (`dml.change_tasks`). All rows travel through Ray's object
 # store, which spills to disk; a worker needs memory for one share of the source and the join columns that it is
-# matched with, and the driver for counts alone. What always holds: rows match exactly if they match embedded, for the
+# matched with, and the driver for counts alone. Invariant: rows match exactly if they match embedded, for the
 # same code matches them (`dml.matching`).
 
 _SMALL_BYTES = 256 << 20  # a source of so many bytes fits into each task that matches

@@ -32,7 +32,7 @@ from lakewright.storage.concurrency import map_concurrently
 from lakewright.storage.storage import Storage
 
 # ---- One data file ---------------------------------------------------------------------------------------------------
-# What always holds: a batch comes with the position of its first row in the file, so that deletion vectors fit
+# Invariant: a batch comes with the position of its first row in the file, so that deletion vectors fit
 # whatever was skipped; a file that does not hold what the manifest says is an error that names it; a file is closed
 # when its last batch was taken, or when the reader leaves.
 
@@ -297,7 +297,7 @@ class KeyedFiles:
 
 
 def begun(storage: Storage, runs: Sequence[Iterator[pa.Table]]) -> list[Iterator[pa.Table]]:
-    """Return runs of which the first chunks are read side by side where the storage is far away.
+    """Return runs of which the first chunks are read concurrently where the storage is remote.
 
     A merge holds a chunk of each run anyway, and begins with all of them.
     """

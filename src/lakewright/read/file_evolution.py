@@ -113,7 +113,7 @@ def _framed(array: pa.Array, texts: pa.Array, start: str, end: str) -> pa.Array:
 
 
 def scalar_stats_safe(old: AtomicType, new: AtomicType) -> bool:
-    """Say whether bounds of the old type hold for values cast to the new one: only when integers grow wider.
+    """Return whether bounds of the old type hold for values cast to the new one: only when integers grow wider.
 
     >>> narrow = AtomicType("INT")
     >>> scalar_stats_safe(narrow, AtomicType("BIGINT")), scalar_stats_safe(narrow, AtomicType("STRING"))
@@ -487,7 +487,7 @@ def _planned(file_fields: tuple[DataField, ...], read_fields: tuple[DataField, .
 
 
 def stats_safe(old: DataType, new: DataType) -> bool:
-    """Say whether statistics of the old type hold for values read as the new one."""
+    """Return whether statistics of the old type hold for values read as the new one."""
     if isinstance(old, AtomicType) and isinstance(new, AtomicType):
         return scalar_stats_safe(old, new)
     return False
@@ -513,7 +513,7 @@ def _pruned(file: DataType, read: DataType) -> DataType:
 
 
 def _same(file: DataType, read: DataType) -> bool:
-    """Say whether values need no work: equal types, and ROW fields with equal ids and names in the same order."""
+    """Return whether values need no work: equal types, and ROW fields with equal ids and names in the same order."""
     match file, read:
         case RowType(), RowType():
             return len(file.fields) == len(read.fields) and all(

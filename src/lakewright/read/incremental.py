@@ -135,7 +135,7 @@ def plan_events(
 
 
 def has_events(snapshot: Snapshot, mode: ChangeMode) -> bool:
-    """Say whether a snapshot adds events: an overwrite or a compaction has none."""
+    """Return whether a snapshot adds events: an overwrite or a compaction has none."""
     if mode is ChangeMode.CHANGELOG:
         return snapshot.commit_kind != CommitKind.OVERWRITE and snapshot.changelog_manifest_list is not None
     return snapshot.commit_kind == CommitKind.APPEND
@@ -327,7 +327,7 @@ _SIDE = "_SIDE"  # of a row while two states are compared: 0 before, 1 after
 
 
 def units_of(reader: SplitReader, split: DataSplit) -> list[Unit]:
-    """Return the parts of any split that can be read side by side."""
+    """Return the parts of any split that can be read concurrently."""
     if reader.projection.rows is not None:
         return [partial(_read_lists, reader, reader.projection.rows, split)]
     if split.before is not None:

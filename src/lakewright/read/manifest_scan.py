@@ -224,7 +224,7 @@ def lowest_level(store: TableStore) -> int:
 
 
 def keys_are_once(store: TableStore) -> bool:
-    """Say whether no two files that a batch read sees hold live rows of one key."""
+    """Return whether no two files that a batch read sees hold live rows of one key."""
     return store.options.hides_level_0() and not store.options.get(CoreOptions.LAKEWRIGHT_READ_LEVEL_0)
 
 

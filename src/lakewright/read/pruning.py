@@ -99,7 +99,7 @@ def _is_widened(stored: str, now: str) -> bool:
 
 
 def manifest_may_match(partitions: Predicate, manifest: ManifestFile, partition_fields: Sequence[DataField]) -> bool:
-    """Say whether a manifest may name a file of a matching partition."""
+    """Return whether a manifest may name a file of a matching partition."""
     entries = manifest.num_added_files + manifest.num_deleted_files
     recorded = manifest.partition_stats
     if partitions == TRUE or len(recorded.null_counts) != len(partition_fields) or not partition_fields:
@@ -149,7 +149,7 @@ class EntryPruner:
         return dict(zip((f.name for f in self.partition_fields), values, strict=True))
 
     def bucket_may_match(self, entry: ManifestEntry) -> bool:
-        """Say whether rows that match can be in the entry's bucket, by the bucket count the entry itself records."""
+        """Return whether rows that match can be in the entry's bucket, by the bucket count the entry itself records."""
         buckets = self.buckets_of(entry.partition, entry.total_buckets)
         return buckets is None or entry.bucket in buckets
 
@@ -165,7 +165,7 @@ class EntryPruner:
         return self._buckets[key]
 
     def stats_may_match(self, entry: ManifestEntry, file_fields: Sequence[DataField]) -> bool:
-        """Say whether the file's statistics allow a matching row; `file_fields` are those the file was written with."""
+        """Return whether the statistics of a file allow a match; `file_fields` are those it was written with."""
         file = entry.file
         predicate = self._asked(entry, file_fields)
         if predicate == TRUE:
@@ -175,7 +175,7 @@ class EntryPruner:
     def key_may_match(
         self, entry: ManifestEntry, file_fields: Sequence[DataField], key_fields: Sequence[DataField]
     ) -> bool:
-        """Say whether the file of a primary-key table may hold a matching key; all versions of a row have one key."""
+        """Tell whether the file of a primary-key table may hold a matching key; all versions of a row have one key."""
         predicate = self._asked(entry, file_fields, key_fields)
         if predicate in (TRUE, FALSE):
             return predicate == TRUE
@@ -207,7 +207,7 @@ class EntryPruner:
         return tuple(f for f in self.read_fields if f in ROW_TRACKING_FIELDS)
 
     def group_may_match(self, group: Sequence[ManifestEntry], fields_of: FieldsOf) -> bool:
-        """Say whether files that hold columns of the same rows, newest first, may hold a matching row."""
+        """Return whether files that hold columns of the same rows, newest first, may hold a matching row."""
         if len(group) == 1:
             return self.stats_may_match(group[0], fields_of(group[0].file.schema_id))
         key = group[0].partition, tuple((entry.file.schema_id, entry.file.write_cols) for entry in group)
@@ -355,7 +355,7 @@ def _tracked_stats(file: DataFile, name: str) -> ColumnStats | None:
 
 
 def holds_ids(file: DataFile) -> bool:
-    """Say whether every row of a file has its id in a column, as rows have that were moved."""
+    """Return whether every row of a file has its id in a column, as rows have that were moved."""
     return file.first_row_id is None and ROW_ID.name in (file.write_cols or ())
 
 
@@ -654,7 +654,7 @@ def _may_match(method: str, literals: Sequence[Any], lows: _Bounds, highs: _Boun
 
 
 def is_hidden(manifest: ManifestFile, lowest_level: int) -> bool:
-    """Say whether a batch read of a primary-key table sees no file that a manifest names, whatever it asks for."""
+    """Return whether a batch read of a primary-key table sees no file that a manifest names, whatever it asks for."""
     below = manifest.max_level is not None and manifest.max_level < lowest_level
     return below or (manifest.max_bucket is not None and manifest.max_bucket <= POSTPONE)
 
@@ -681,7 +681,7 @@ class ManifestRanges:
         return cls(buckets, project_columns(pruner.predicate, [ROW_ID.name]) if has_ids else TRUE)
 
     def may_match(self, manifest: ManifestFile) -> bool:
-        """Say whether a manifest may name a file with matching rows."""
+        """Return whether a manifest may name a file with matching rows."""
         return self._bucket_may_match(manifest) and self._row_id_may_match(manifest)
 
     def _bucket_may_match(self, manifest: ManifestFile) -> bool:

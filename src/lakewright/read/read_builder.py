@@ -7,7 +7,7 @@ builder = table.new_read_builder().with_filter("id > 3").with_projection(["id", 
 A builder changes in place and returns itself. A plan pins one snapshot; splits and reads can go to other processes.
 
 Embedded reads, Spark, Ray and the Spark data source each build one `ReadRequest` and pass it on, so an argument means
-the same on every engine. Always holds: at most one argument names a state or a range of snapshots, and the read sees
+the same on every engine. Invariant: at most one argument names a state or a range of snapshots, and the read sees
 the columns of that state.
 """
 

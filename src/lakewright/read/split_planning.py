@@ -224,7 +224,7 @@ def _bytes(files: Iterable[DataFile]) -> int:
 
 
 def _must_merge(files: Sequence[DataFile]) -> bool:
-    """Say whether files of one section hold versions of one row, or rows that delete."""
+    """Return whether files of one section hold versions of one row, or rows that delete."""
     return len(files) > 1 or bool(files[0].delete_row_count)
 
 
@@ -246,7 +246,7 @@ def in_row_order(store: TableStore, files: Iterable[DataFile]) -> list[DataFile]
 
 
 def sequence_is_order(store: TableStore) -> bool:
-    """Say whether the sequence numbers of an append table's files show in which order their rows were written.
+    """Return whether the sequence numbers of an append table's files show in which order their rows were written.
 
     Without buckets every writer counts from 0, and the files of two commits, or of two tasks, would be mixed; only row
     tracking numbers files at the commit.

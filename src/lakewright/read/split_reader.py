@@ -1,6 +1,6 @@
 """A split to batches: open, evolve, merge or drop deleted rows, filter, project.
 
-What always holds: batches come in plan order with one schema; the values of partition columns come from the manifest,
+Invariant: batches come in plan order with one schema; the values of partition columns come from the manifest,
 never from a file; deletion vectors count rows as they lie in the file, before anything is filtered; rows of a key are
 merged before a filter sees them, so no filter brings an older version back. Nothing is read before the first batch is
 asked for.
@@ -61,7 +61,7 @@ class SplitReader:
             yield from unit()
 
     def units(self, split: DataSplit) -> list[Unit]:
-        """Return the parts of a split that can be read side by side: files, or sections to be merged."""
+        """Return the parts of a split that can be read concurrently: files, or sections to be merged."""
         residual = self.residual(split)
         if residual == FALSE:
             return []

@@ -26,7 +26,7 @@ from lakewright.spec.predicate import TRUE, Predicate, project_columns, simplify
 from lakewright.storage.concurrency import map_concurrently
 
 # ---- Shares for tasks ------------------------------------------------------------------------------------------------
-# What always holds: every row of the plan is in exactly one share; files that hold versions of one key, or columns of
+# Invariant: every row of the plan is in exactly one share; files that hold versions of one key, or columns of
 # one row, stay together; the events of a stream stay in order. Nothing here opens a file.
 
 Share: TypeAlias = tuple[DataSplit, ...]
@@ -141,7 +141,7 @@ def spread(weights: Sequence[int], count: int) -> list[list[int]]:
 # at keys: a piece holds, of each file, the rows from one key up to another. The keys are those at which decoding of
 # the larger files can begin; their positions in all files are searched in the key columns alone.
 #
-# What always holds: the rows of the pieces, one piece after the other, are the rows of the split in its order. At
+# Invariant: the rows of the pieces, one piece after the other, are the rows of the split in its order. At
 # each cut the row before it has a lower key, so a file that is not sorted by its key is still noticed when pieces are
 # merged.
 
@@ -153,7 +153,7 @@ _PROBES_MAX = 64  # keys that are looked at in one file to find where to cut
 def cut_splits(
     store: TableStore, splits: Sequence[DataSplit], predicate: Predicate, count: int, *, piece_bytes: int = 0
 ) -> list[DataSplit]:
-    """Cut large splits if fewer than `count` can be read side by side; the rows and their order stay the same.
+    """Cut large splits if fewer than `count` can be read concurrently; the rows and their order stay the same.
 
     The pieces have about equal sizes, `piece_bytes` each if that makes more than `count`. What surely does not fulfil
     the predicate does not count: a read of a few rows is not cut.

@@ -14,7 +14,7 @@ A stream reads steps: perhaps the whole state at one snapshot, then the changes 
 names the step that comes next and how many of its splits are done already. All that it needs is in the table, so the
 same two offsets give the same rows, in this process or after a restart.
 
-Always holds: a batch has at least one split where there is any, whatever the limits; a step that has expired, or whose
+Invariant: a batch has at least one split where there is any, whatever the limits; a step that has expired, or whose
 plan is not what it was, is an error and never a batch with fewer rows.
 """
 
@@ -169,7 +169,7 @@ class StreamScan:
 
     async def stream(self, sleep: Callable[[float], Awaitable[object]] | None = None) -> AsyncIterator[Plan]:
         """Yield plan after plan like `stream_sync`, planning in a thread so that the event loop stays free."""
-        import asyncio  # noqa: PLC0415 - the door to event loops: large, and few programs have one
+        import asyncio  # noqa: PLC0415 - lazy, for event loops: large, and few programs have one
 
         sleep = sleep or asyncio.sleep
         while True:

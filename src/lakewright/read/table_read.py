@@ -99,7 +99,7 @@ def with_read_metrics(
 ) -> Iterator[pa.RecordBatch]:
     """Return batches, and tell listeners how many rows of which columns and files they were once they are read.
 
-    `opened` are the names and sizes of the files that were opened until then; None: nobody listens.
+    `opened` are the names and sizes of the files that were opened until then; None: no hook listens.
     """
     return batches if opened is None else _counted(batches, table, columns, splits, opened)
 
@@ -262,7 +262,7 @@ class TableRead:
     ) -> DataFrame:
         """Read splits, all of a fresh plan where none are given, as a frame of the active Spark session."""
         optional_package("pyspark", extra="spark")
-        from lakewright.spark.frame_read import to_spark  # noqa: PLC0415 - a door
+        from lakewright.spark.frame_read import to_spark  # noqa: PLC0415 - lazy
 
         return to_spark(self, splits, override_num_partitions)
 
@@ -283,7 +283,7 @@ class TableRead:
         `read_args` are further arguments of `ray.data.read_datasource`.
         """
         optional_package("ray")
-        from lakewright.ray.dataset_read import to_ray  # noqa: PLC0415 - a door
+        from lakewright.ray.dataset_read import to_ray  # noqa: PLC0415 - lazy
 
         return to_ray(
             self,
@@ -308,7 +308,7 @@ class TableRead:
         `seed`, `buffer_size`, `max_buffer_input_splits`, `auto_detect_rank`, `sharding_rank`, `sharding_world_size`.
         """
         optional_package("torch")
-        from lakewright.integrations.torch_datasets import to_torch  # noqa: PLC0415 - a door
+        from lakewright.integrations.torch_datasets import to_torch  # noqa: PLC0415 - lazy
 
         return to_torch(self, splits, settings, streaming=streaming, threads=prefetch_concurrency)
 

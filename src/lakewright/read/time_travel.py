@@ -48,7 +48,7 @@ def resolve_snapshot(store: TableStore) -> Snapshot | None:
 
 
 def has_time_travel(store: TableStore) -> bool:
-    """Say whether options of the table name the snapshot to read."""
+    """Return whether options of the table name the snapshot to read."""
     return any(key in store.schema.options for key in TRAVEL)
 
 
@@ -168,7 +168,7 @@ def _last_compacted(store: TableStore) -> Snapshot | None:
 
 
 # ---- Ranges of snapshots ---------------------------------------------------------------------------------------------
-# A range (a, b] leaves a out. Its ends are ids, tags or times. Always holds: where a snapshot of a range has expired,
+# A range (a, b] leaves a out. Its ends are ids, tags or times. Invariant: where a snapshot of a range has expired,
 # the read is an error that names what is left; nothing of a range is left out silently.
 
 READERS_MAX = 8  # snapshots that are read at the same time
@@ -196,7 +196,7 @@ class Between:
 
 
 def is_incremental(options: CoreOptions) -> bool:
-    """Say whether options ask for what changed between snapshots."""
+    """Return whether options ask for what changed between snapshots."""
     return _BETWEEN in options.values or _BETWEEN_TIMES in options.values
 
 

@@ -425,7 +425,7 @@ def _rewrite(
 
 
 # ---- The past --------------------------------------------------------------------------------------------------------
-# Always holds: only metadata is read, and a bounded number of files, whatever the length of the history.
+# Invariant: only metadata is read, and a bounded number of files, whatever the length of the history.
 
 SNAPSHOTS_MAX = 1000  # of which the history shows what they added
 ENTRIES_MAX = 200_000  # of their manifests, all together
@@ -641,7 +641,7 @@ def _option_changes(before: TableSchema, after: TableSchema) -> Iterator[str]:
 
 
 # ---- All facts -------------------------------------------------------------------------------------------------------
-# Always holds: only metadata is read, never a data file, and a bounded part of the history. What cannot be read is
+# Invariant: only metadata is read, never a data file, and a bounded part of the history. What cannot be read is
 # named among the problems, and the rest is still shown: a report is most wanted of a table that is not well.
 
 

@@ -1,6 +1,6 @@
 """What a report says, as values.
 
-Everything is plain text, numbers and tuples, so that it can be shown as a page or as JSON. Always holds: lists are
+Everything is plain text, numbers and tuples, so that it can be shown as a page or as JSON. Invariant: lists are
 bounded, whatever the size of the table; what a list leaves out is counted beside it. Times are epoch milliseconds.
 """
 

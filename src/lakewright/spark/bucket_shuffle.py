@@ -206,7 +206,7 @@ def _batch(blocks: list[_Block], task: int) -> pa.RecordBatch:
 #     keys across partitions           as blocks, to one task
 #     postponed buckets                in place; as blocks where rows go to real buckets
 #
-# Always holds: where one frame has a key twice, the later row wins. In place, later tasks number their rows higher
+# Invariant: where one frame has a key twice, the later row wins. In place, later tasks number their rows higher
 # (`WriteJob.sequence_stride`); blocks are put into the order of the tasks that sent them.
 
 _TASK_BYTES = 64 << 20  # that are worth a task of their own

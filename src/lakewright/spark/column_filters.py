@@ -62,7 +62,7 @@ def to_column(predicate: Predicate, fields: Sequence[DataField]) -> Column | Non
 
 
 def is_exact(dtype: DataType | None) -> bool:
-    """Say whether values of a type are the same in Spark."""
+    """Return whether values of a type are the same in Spark."""
     return not (isinstance(dtype, AtomicType) and dtype.root in TIMESTAMP_ROOTS and dtype.precision > MICROS_PRECISION)
 
 
@@ -106,7 +106,7 @@ def translated(p: Predicate, find: Find, *, negated: bool = False) -> Column | N
 
 
 def _bounds_may_hide(p: Predicate) -> bool:
-    """Say whether rows may match that lie outside of the bounds of their row group: NaN, and the other zero."""
+    """Return whether rows may match that lie outside of the bounds of their row group: NaN, and the other zero."""
     return 0.0 in p.literals or any(map(is_nan, p.literals)) or bool(matches_value(p.method, p.literals, math.nan))
 
 

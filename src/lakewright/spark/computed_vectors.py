@@ -42,7 +42,7 @@ from lakewright.storage.concurrency import mapped
 # by file work as deletion vectors, so a scan that cannot merge can read the files, with any columns and any filter.
 # Only keys, sequence fields and, if the ages of files overlap, the system columns are read to find them.
 #
-# What always holds: the rows that are not outdated are exactly those that a merge gives. Files never change, so the
+# Invariant: the rows that are not outdated are exactly those that a merge gives. Files never change, so the
 # result stays right and can be cached. Memory is bounded as that of a merge, plus one byte per row of a section.
 
 _Longs: TypeAlias = npt.NDArray[np.int64]
@@ -54,7 +54,7 @@ _SEARCH_BYTES = 24  # of a row, while runs are searched
 
 
 def can_find_outdated(store: TableStore) -> bool:
-    """Say whether a merge of this table only leaves rows out, so that outdated rows can be found."""
+    """Return whether a merge of this table only leaves rows out, so that outdated rows can be found."""
     return bool(store.schema.primary_keys) and MergeRules.of_schema(store.schema, table=store.name).keeps_rows
 
 

@@ -1,6 +1,6 @@
 """Splits through `mapInArrow` and our reader.
 
-What always holds: nothing is read before an action runs, and every action reads the snapshot that the splits were
+Invariant: nothing is read before an action runs, and every action reads the snapshot that the splits were
 planned on; filters, projections, merges, deletion vectors, row kinds and differences mean what they mean embedded,
 because the same code runs. Spark does not see behind `mapInArrow`: it prunes nothing there, so only the columns of the
 read are read.
@@ -32,7 +32,7 @@ from lakewright.spec.predicate import Predicate
 Work: TypeAlias = Callable[[Sequence[DataSplit]], Iterator[pa.RecordBatch]]  # on an executor; it can be pickled
 
 _ROWS_SHOWN_MAX = 1 << 27  # a longer range would take too long to count
-_TASKS = 16  # if it is not known how many can run side by side
+_TASKS = 16  # if it is not known how many can run concurrently
 _CLOSURE_BYTES_MAX = 1 << 20  # a function this large still goes to every task; more travels as rows
 
 

@@ -90,7 +90,7 @@ def changes_in(written: Iterable[TaskWritten]) -> list[CommitMessage]:
 # restarted query goes on under the same name, and a query whose checkpoint was deleted begins again under another
 # name.
 #
-# Always holds: a batch is published once, however often Spark writes it. The files of a batch that was published
+# Invariant: a batch is published once, however often Spark writes it. The files of a batch that was published
 # before are removed, and nothing is removed of a batch that somebody began to publish.
 
 STREAM_WRITE = frozenset({"checkpointlocation", "queryname"})  # what Spark adds to the options
@@ -198,7 +198,7 @@ def _written_by_all(messages: Sequence[WriterCommitMessage | None], table: str, 
 # Every task writes the rows it has (`sink`): rows of a bucket come in files of several tasks, in disjoint ranges of
 # sequence numbers, so the later row of a key wins.
 #
-# Always holds: a frame is published once or not at all, and after every task's messages arrived. Columns that do not
+# Invariant: a frame is published once or not at all, and after every task's messages arrived. Columns that do not
 # fit are refused before any task runs. Nothing is removed once somebody began to publish.
 
 OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA = "partitionoverwritemode", "partitions", "mergeschema"

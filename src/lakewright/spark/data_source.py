@@ -3,7 +3,7 @@
 Options of Spark come in (see `options`), partitions of Arrow batches or one snapshot go out. Spark calls a source in
 processes of its own: one plans a read, one a write, one commits; none of them sees the session or its settings.
 
-What always holds: a read gives exactly the schema that Spark was promised, of one snapshot, which is chosen when the
+Invariant: a read gives exactly the schema that Spark was promised, of one snapshot, which is chosen when the
 frame or view is used for the first time and stays. A write is published once, by the process that commits, after every
 task's messages arrived.
 
@@ -15,7 +15,7 @@ so that the union of a frame with a part of it lacks rows. The option `filter` i
 attach(spark, "/lake", "sales")
     spark.sql("SELECT region, sum(amount) FROM orders GROUP BY region")
 
-What always holds: a view shows one snapshot of its table and nobody writes through it by accident. The views of a plain
+Invariant: a view shows one snapshot of its table and nobody writes through it by accident. The views of a plain
 `attach` read as fast as `read_table` and cannot be written; their snapshots are those of the moment of the call. Views
 that are `writable` take INSERT INTO and INSERT OVERWRITE and are slower to read, because Spark cannot prune columns
 of them; each is pinned to the snapshot of its first use, and not even an insert through it changes what it shows.
@@ -87,7 +87,8 @@ class LakewrightSource(DataSource):
                 "CREATE TABLE ... USING lakewright is not supported: Spark forgets the options of such a table. Use "
                 "CREATE TEMPORARY VIEW v USING lakewright OPTIONS (path '...'), or lakewright.spark.attach"
             )
-        # Spark does not say whether a read, a stream or a writable view asks, so the options of all three are allowed.
+        # Spark does not return whether a read, a stream or a writable view asks, so the options of all three are
+        # allowed.
         options = self._given(_READ_WORDS | STREAM_READ | WRITE)
         try:
             builder = options.read()
@@ -207,7 +208,7 @@ def _projected(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType)
 
 
 def _fits(offered: sql.DataType, requested: sql.DataType) -> bool:
-    """Say whether all values of one type are allowed in a requested type, which may allow more nulls."""
+    """Return whether all values of one type are allowed in a requested type, which may allow more nulls."""
     match offered, requested:
         case sql.ArrayType(), sql.ArrayType():
             return (requested.containsNull or not offered.containsNull) and _fits(

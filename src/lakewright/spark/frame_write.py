@@ -3,7 +3,7 @@
 compare the columns with the schema -> bring rows to the tasks that write their buckets (`shuffle`)
     -> run the tasks, verify, commit once, compact (`dml.distributed_write`)
 
-Always holds: nothing is visible before the commit, and tasks never commit. What fails before that leaves no file
+Invariant: nothing is visible before the commit, and tasks never commit. What fails before that leaves no file
 behind; once publishing has begun and it is unknown how it ended, nothing is removed.
 """
 

@@ -115,7 +115,7 @@ def word_count(row_count: int) -> int:
 
 
 def sizes_differ(files: Sequence[ScannedFile]) -> bool:
-    """Say whether files can be told apart by their sizes."""
+    """Return whether files can be told apart by their sizes."""
     return len({file.size for file in files}) == len(files)
 
 
@@ -216,7 +216,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def readable(written: Sequence[DataField], read: Sequence[DataField]) -> bool:
-    """Say whether Spark reads files with these columns exactly as a read wants them."""
+    """Return whether Spark reads files with these columns exactly as a read wants them."""
     if not (_names_are_plain(written) and _names_are_plain(read)):
         return False
     plan = plan_evolution(written, read)
@@ -234,7 +234,7 @@ def converted(column: Column, file: DataType, read: DataType) -> Column:
 
 
 def _names_are_plain(fields: Sequence[DataField]) -> bool:
-    """Say whether Spark can tell columns apart, also if it ignores upper and lower case."""
+    """Return whether Spark can tell columns apart, also if it ignores upper and lower case."""
     names = [field.name.lower() for field in fields]
     inside = [_names_are_plain(part.fields) for field in fields for part in _rows_inside(field.type)]
     taken = any(name in _SYSTEM_NAMES or name.startswith(KEY_PREFIX.lower()) for name in names)
@@ -254,7 +254,7 @@ def _rows_inside(dtype: DataType) -> list[RowType]:
 
 
 def _converts(file: DataType, read: DataType) -> bool:
-    """Say whether values of a file become those of the read, by nothing or by a cast that is the core's own."""
+    """Return whether values of a file become those of the read, by nothing or by a cast that is the core's own."""
     if _is_alike(file, read):
         return True
     if not isinstance(file, AtomicType) or not isinstance(read, AtomicType):
@@ -275,7 +275,7 @@ def _converts(file: DataType, read: DataType) -> bool:
 
 
 def _is_alike(file: DataType, read: DataType) -> bool:
-    """Say whether values need no work at all, and Spark reads them as they are."""
+    """Return whether values need no work at all, and Spark reads them as they are."""
     match file, read:
         case AtomicType(), AtomicType():
             return _is_alike_atomic(file, read)
@@ -307,7 +307,7 @@ def _is_alike_atomic(file: AtomicType, read: AtomicType) -> bool:
 
 
 def partition_is_readable(store: TableStore, partition: bytes) -> bool:
-    """Say whether Spark reads the values of a partition from the path exactly; a null has a name that could be text."""
+    """Return whether Spark reads the partition from the path exactly; a null has a name that could be text."""
     legacy = store.options.get(CoreOptions.PARTITION_LEGACY_NAME)
     values = store.partition_values(partition)
     return all(
@@ -350,7 +350,7 @@ def partition_column(store: TableStore, field: DataField) -> Column:
 # come from the path of a file, which the manifest decides, never from what lies in the file. Deleted rows are left
 # out by their position in the file, with a bitmap that is part of the plan.
 #
-# What always holds: a frame pins files, not directories; no setting of the session changes what it gives, neither
+# Invariant: a frame pins files, not directories; no setting of the session changes what it gives, neither
 # when it is made nor when it runs.
 
 _PARQUET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.parquet")  # names that Spark neither hides nor escapes
@@ -462,12 +462,12 @@ class _NativeRules:
         return frozenset(group[0] for group in self._raw_groups(split) if self._reads(split, group))
 
     def can_scan(self, split: DataSplit) -> bool:
-        """Say whether Spark's own scan could read all files of a split that is merged."""
+        """Return whether Spark's own scan could read all files of a split that is merged."""
         raw = replace(split, raw_convertible=True)
         return split.needs_merge and split.before is None and len(self.files_of(raw)) == len(split.files)
 
     def _reads_storage(self) -> bool:
-        """Say whether Spark reads the storage of the table by itself."""
+        """Return whether Spark reads the storage of the table by itself."""
         asked = self.store.options.get(CoreOptions.LAKEWRIGHT_NATIVE_SCAN)
         storage = self.store.storage
         if isinstance(storage, LocalStorage):
@@ -588,7 +588,7 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
 
 
 def _are_outputs(projection: Projection) -> bool:
-    """Say whether the columns that are read are those of the result: every call that builds a frame takes time."""
+    """Return whether the columns that are read are those of the result: every call that builds a frame takes time."""
     plain = projection.fields == projection.read_fields and projection.kind is None
     return plain and not any(field.description is not None or is_float(field.type) for field in projection.fields)
 

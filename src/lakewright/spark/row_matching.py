@@ -88,7 +88,7 @@ from lakewright.write.table_writer import WriteJob
 #
 # Files that Spark's own scan reads exactly as the core does are read by it, with row positions; all others by the
 # core's reader, on the workers. Rows of a primary-key table are merged first, and a position is a row's number in
-# that order. What always holds: only live rows are returned; columns are named by their index (`t0`, `t1`, ...), so
+# that order. Invariant: only live rows are returned; columns are named by their index (`t0`, `t1`, ...), so
 # that no name of the table can clash.
 
 PART, TASK = "part", "task"

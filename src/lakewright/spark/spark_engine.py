@@ -35,7 +35,7 @@ from lakewright.spark.spark_session import settings as held_settings
 
 # ---- Jobs over partitions --------------------------------------------------------------------------------------------
 # The function runs on an executor, once for every partition, and what it returns goes to the driver as rows of bytes.
-# Always holds: when `run_job` returns, it has exactly one answer of every task; when it raises, no task of the job
+# Invariant: when `run_job` returns, it has exactly one answer of every task; when it raises, no task of the job
 # runs any more, as far as Spark can tell. The frame behind a job never leaves this module, because a second action on
 # it would run every task again.
 #
@@ -131,7 +131,7 @@ def batch_rows(schema: sql.StructType) -> int:
 
 
 def has_losers(done: Sequence[SparkTaskResult]) -> bool:
-    """Say whether some attempts of a job may have lost: retries, copies, stages that ran again.
+    """Return whether some attempts of a job may have lost: retries, copies, stages that ran again.
 
     Spark counts attempts up, so those of a stage that ran once follow each other; another job that runs at the same
     time looks like a stage that ran again. A speculative copy that lost cannot be seen, nor a stage of which no answer
@@ -143,7 +143,7 @@ def has_losers(done: Sequence[SparkTaskResult]) -> bool:
 
 
 def ran_again(spark: SparkSession, group: str) -> bool:
-    """Say whether a stage of a group ran more than once, or a task of it failed; Connect cannot tell."""
+    """Return whether a stage of a group ran more than once, or a task of it failed; Connect cannot tell."""
     if is_connect(spark):
         return False
     tracker = spark.sparkContext.statusTracker()
@@ -180,7 +180,7 @@ def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 def is_answer_awaited() -> bool:
-    """Say whether the JVM still holds the connection on which it gets the answer of this attempt.
+    """Return whether the JVM still holds the connection on which it gets the answer of this attempt.
 
     The JVM closes its end when it ends the attempt, before the driver knows of that, and its sending half when the
     stage that feeds this task fails. True where the connection cannot be found or asked.
@@ -307,7 +307,7 @@ def stop_jobs(spark: SparkSession, group: str) -> None:
 
 
 def wait_until_idle(spark: SparkSession, group: str, *, seconds_max: float = _IDLE_SECONDS_MAX) -> bool:
-    """Wait until no task of a group runs and say whether that was seen; Connect shows no tasks."""
+    """Wait until no task of a group runs and return whether that was seen; Connect shows no tasks."""
     if is_connect(spark):
         return False
     context = spark.sparkContext
@@ -355,7 +355,7 @@ def _width(dtype: sql.DataType) -> int | None:
 # ---- Cleanup of abandoned attempts -----------------------------------------------------------------------------------
 # An attempt that Spark ended before it was done removes its files itself (`self_cleaning`). One that was done before
 # has its files in place when the driver sees that no task runs any more, and the driver removes them
-# (`lakewright.distributed.job`). Always holds: a failed removal hides no other error; what stays is an orphan.
+# (`lakewright.distributed.job`). Invariant: a failed removal hides no other error; what stays is an orphan.
 
 _GIVEN_UP = "Spark has ended this attempt, so its files were removed"
 
@@ -421,7 +421,7 @@ def parallelism(spark: SparkSession) -> int:
 
 
 # ---- The engine ------------------------------------------------------------------------------------------------------
-# Always holds: there is one answer of every task, or an error is raised and no task runs any more; the answers say
+# Invariant: there is one answer of every task, or an error is raised and no task runs any more; the answers say
 # whether attempts that failed or lost may have left files behind (`has_losers`).
 
 # A worker whose task was killed may close one more file: Spark gives it two seconds, and Connect does not even show
@@ -461,7 +461,7 @@ class SparkAnswers:
         return [answer.payload for answer in self.answers]
 
     def has_losers(self) -> bool:
-        """Say whether attempts that others overtook may have left files; wait until none of them runs."""
+        """Return whether attempts that others overtook may have left files; wait until none of them runs."""
         speculates = self.spark.conf.get("spark.speculation", "false") == "true"
         if not (speculates or has_losers(self.answers) or ran_again(self.spark, self.group)):
             return False

@@ -198,7 +198,7 @@ def present() -> frozenset[Feature]:
 
 
 def has(feature: Feature) -> bool:
-    """Say whether the installed PySpark has a feature."""
+    """Return whether the installed PySpark has a feature."""
     return feature in present()
 
 

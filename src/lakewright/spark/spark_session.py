@@ -340,7 +340,7 @@ def memory_of_machine() -> int:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Say whether a session talks to a Spark Connect server."""
+    """Return whether a session talks to a Spark Connect server."""
     return "connect" in type(spark).__module__
 
 

@@ -73,7 +73,7 @@ from lakewright.table.verbs import add_missing_columns
 from lakewright.write.table_writer import WriteJob
 
 # ---- Queries over frames ---------------------------------------------------------------------------------------------
-# What always holds: parameters are bound, never pasted. Those by place (`?`) become parameters by name, because the
+# Invariant: parameters are bound, never pasted. Those by place (`?`) become parameters by name, because the
 # text that Spark gets has the slices in another order, and some of them twice.
 
 _NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND"
@@ -184,7 +184,7 @@ def explain_missing(bound: BoundStatement, error: AnalysisException) -> None:
 # Spark evaluates every expression of the user, except in simple statements that the verbs of the library do exactly
 # alike (`statements.change_pushdown`): those need no query. Any other statement is prepared anew for each attempt at
 # the
-# commit, and reads the table at the snapshot of the attempt, also in subqueries. What always holds: nothing of the
+# commit, and reads the table at the snapshot of the attempt, also in subqueries. Invariant: nothing of the
 # rows comes to the driver but the bounds of the keys of a source; a statement that fails leaves no file behind.
 
 _TARGET, _SOURCE = "lw_target", "lw_source"  # how the text of a change query names its frames

@@ -71,7 +71,7 @@ from lakewright.table.verbs import add_missing_columns
 # ---- INSERT, CREATE TABLE AS, COPY INTO ------------------------------------------------------------------------------
 # The rows of the query are cast to the types of the table by the rules of store assignment, and written as
 # `lakewright.spark.write_table` writes a frame. A query reads its tables at the snapshots of its start, so that a
-# statement may read the table that it writes. What always holds: a statement that fails changes nothing.
+# statement may read the table that it writes. Invariant: a statement that fails changes nothing.
 
 _MODE = "spark.sql.sources.partitionOverwriteMode"
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
@@ -208,7 +208,7 @@ def copy_out(evaluation: SparkEvaluation, statement: CopyOut) -> int:
 
 
 # ---- SQLContext ------------------------------------------------------------------------------------------------------
-# What always holds: a frame that a query returns is pinned to the snapshots of the moment it was made; no setting of
+# Invariant: a frame that a query returns is pinned to the snapshots of the moment it was made; no setting of
 # the session is changed by a query.
 
 _ZONE = "spark.sql.session.timeZone"
@@ -286,7 +286,7 @@ class SQLContext(Context[DataFrame]):
         return str(self.spark.conf.get(_ZONE))
 
     def is_view(self, name: str) -> bool:
-        """Say whether a temporary view has this name; one over tables of ours is brought up to date."""
+        """Return whether a temporary view has this name; one over tables of ours is brought up to date."""
         exists = _is_temporary_view(self.spark, name)
         if not exists:
             self._views.pop(name.lower(), None)
@@ -410,7 +410,7 @@ def sql(
 
 
 def _is_temporary_view(spark: SparkSession, name: str) -> bool:
-    """Say whether a temporary view has this name: asked of the JVM where there is one, which takes no time."""
+    """Return whether a temporary view has this name: asked of the JVM where there is one, which takes no time."""
     if not is_connect(spark):
         state = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001 - the public call takes 30 ms for a name
         return bool(state.getTempView(name).isDefined())

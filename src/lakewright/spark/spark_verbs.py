@@ -219,7 +219,8 @@ def verify(
 # The frame runs once in an attempt, and its rows never come to the driver; of one that is persisted (see
 # `merge_sides`), the bounds of its keys do. A task needs memory for the source rows that match one group. What always
 # holds: rows match exactly if they match embedded, or the call is refused before a row is read; rows that are
-# inserted because they were absent are committed only if nobody wrote meanwhile where they could have been written.
+# inserted because they were absent are committed only if no other commit wrote meanwhile where they could have been
+# written.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,7 +321,7 @@ def _changed(sides: MergeSides, base: Snapshot) -> tuple[ChangeResults, Prepared
 # ids -> the group of files whose range or id column has them -> tasks -> one commit
 #
 # If the ids of a group follow from its first one, workers find the group by its range of ids; rows that were moved
-# are found by a join with the id columns of their files. What always holds: an id that is unknown or null, or in an
+# are found by a join with the id columns of their files. Invariant: an id that is unknown or null, or in an
 # update occurs twice or is deleted, is an error, and then nothing is committed.
 
 

@@ -3,7 +3,7 @@
 query = write_stream(df, table, checkpoint="/lake/checkpoints/orders", mode="upsert")
     changes = read_stream(spark, table, row_kinds=True)
 
-Always holds: every row of a stream is in the table once, however often the query was stopped, killed or restarted from
+Invariant: every row of a stream is in the table once, however often the query was stopped, killed or restarted from
 its checkpoint. A stream commits under the id of its query, which Spark keeps in the checkpoint, and the number of the
 batch: a batch that was committed already is not written again.
 """

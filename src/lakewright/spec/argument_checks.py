@@ -301,7 +301,7 @@ def to_past_epoch_millis(argument: str, value: object, now_millis: int) -> int:
 
 
 def _is_duration(value: str) -> bool:
-    """Say whether a text is a duration with a unit: a bare number could be a time or a duration."""
+    """Return whether a text is a duration with a unit: a bare number could be a time or a duration."""
     try:
         parse_duration_millis(value)
     except InvalidInputError:

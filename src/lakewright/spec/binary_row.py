@@ -396,7 +396,7 @@ def _even_bytes_slots(count: int, length: int, data: npt.NDArray[np.uint8]) -> C
 
 
 # ---- One field of many rows ------------------------------------------------------------------------------------------
-# Always holds: the values are those that `decode_field` gives, row by row. Where that is not sure, because a row is
+# Invariant: the values are those that `decode_field` gives, row by row. Where that is not sure, because a row is
 # damaged or the type is decoded row by row only, the answer is None; `decode_field` then says what is wrong.
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

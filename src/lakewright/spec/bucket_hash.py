@@ -175,7 +175,7 @@ def _finished(state: int, length: int) -> int:
 
 
 def _are_few_and_long(columns: Sequence[ColumnSlots]) -> bool:
-    """Say whether a numpy call for every word would cost more than a loop over the words of each row."""
+    """Return whether a numpy call for every word would cost more than a loop over the words of each row."""
     rows = len(columns[0].slots)
     return rows <= _FEW_ROWS and sum(len(c.pieces) for c in columns if c.pieces is not None) > rows * _MANY_WORDS
 

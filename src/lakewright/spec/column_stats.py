@@ -240,7 +240,7 @@ def corrected_bounds(low: Value, high: Value, dtype: DataType) -> tuple[Value, V
 
 
 def is_nan(value: object) -> bool:
-    """Say whether a value is the floating-point NaN."""
+    """Return whether a value is the floating-point NaN."""
     return isinstance(value, float) and math.isnan(value)
 
 

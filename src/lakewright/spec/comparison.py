@@ -75,7 +75,7 @@ _TRUE_FOR_NAN = {"equal": (True, True), "lessThan": (False, True), "greaterThan"
 
 
 def is_float(dtype: DataType | None) -> TypeGuard[AtomicType]:
-    """Say whether values of the type may be NaN."""
+    """Return whether values of the type may be NaN."""
     return isinstance(dtype, AtomicType) and dtype.root in FLOAT_ROOTS
 
 
@@ -140,7 +140,7 @@ def like_parts(pattern: str) -> list[tuple[str, str]]:
 
 
 def all_null(stats: ColumnStats, row_count: int) -> bool:
-    """Say whether the column is known to hold nothing but nulls."""
+    """Return whether the column is known to hold nothing but nulls."""
     return stats.null_count is not None and stats.null_count >= row_count
 
 
@@ -153,7 +153,7 @@ def may_match_stats(
     *,
     may_be_nan: bool = True,
 ) -> bool:
-    """Say whether a file with these statistics may hold a matching value. False is certain; True is not.
+    """Return whether a file with these statistics may hold a matching value. False is certain; True is not.
 
     Without `may_be_nan` only values that are not NaN are meant.
     """

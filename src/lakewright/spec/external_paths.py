@@ -3,7 +3,7 @@
 A new file lies at `<external path>/<partition directories>/<bucket directory>/<name>`. The strategy says which external
 path it is: one after the other (`round-robin`; `specific-fs` takes only those of one file system), by weights
 (`weight-robin`), or one after the other with four directories before the name that are made from its hash
-(`entropy-inject`). What always holds: the path of a file depends only on the options, its place in the table, its name
+(`entropy-inject`). Invariant: the path of a file depends only on the options, its place in the table, its name
 and its number among the files of its writer, so that the same write gives the same paths.
 """
 

@@ -93,7 +93,7 @@ _Node: TypeAlias = "_Column | _Literal | _Call"
 
 
 def is_polars_expression(given: object) -> bool:
-    """Say whether something is an expression of polars, which need not be installed."""
+    """Return whether something is an expression of polars, which need not be installed."""
     return type(given).__module__.partition(".")[0] == "polars" and type(given).__name__ == "Expr"
 
 

@@ -108,7 +108,7 @@ class Identifier:
         return self.system_table
 
     def is_system_table(self) -> bool:
-        """Say whether this is a system table."""
+        """Return whether this is a system table."""
         return self.system_table is not None
 
     def __str__(self) -> str:

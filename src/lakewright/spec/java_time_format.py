@@ -14,7 +14,7 @@ from typing import TypeAlias
 from lakewright.errors import InvalidInputError, UnsupportedError
 
 # ---- Parsing ---------------------------------------------------------------------------------------------------------
-# The function returns None for a text that does not say a time of the pattern. What always holds: a text is read as
+# The function returns None for a text that does not say a time of the pattern. Invariant: a text is read as
 # Java reads it, or the pattern is refused by the part that is not supported.
 
 ReadTime: TypeAlias = Callable[[str], datetime | None]

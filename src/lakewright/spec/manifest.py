@@ -66,7 +66,7 @@ def renamed(file: DataFile, name: str) -> DataFile:
 
 
 def is_side_file(file: DataFile) -> bool:
-    """Say whether a file holds the large values of one column, apart from the rows: a blob or vector file."""
+    """Return whether a file holds the large values of one column, apart from the rows: a blob or vector file."""
     return file.file_name.endswith(".blob") or ".vector." in file.file_name
 
 

@@ -116,7 +116,7 @@ def _why_idle(rule: OptionRule, metastore: str) -> str:
 
 
 def first_time(place: str, key: str) -> bool:
-    """Say whether this process asks for the first time about a key at a place, and remember it."""
+    """Return whether this process asks for the first time about a key at a place, and remember it."""
     if (place, key) in _said:
         return False
     if len(_said) >= _SAID_MAX:  # a process that opens very many tables says a few things again
@@ -299,7 +299,7 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
 
 
 def _decides_sums(options: Mapping[str, str], *producers: object) -> bool:
-    """Say whether a change of the changelog producer changes which levels of a key are merged."""
+    """Return whether a change of the changelog producer changes which levels of a key are merged."""
     engine = CoreOptions(options).merge_engine()
     return ChangelogProducer.LOOKUP in producers and engine in {MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE}
 

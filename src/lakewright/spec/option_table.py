@@ -45,11 +45,11 @@ class OptionRule:
     metastores: frozenset[str] = frozenset()  # the kinds of catalog that honour it; empty: all of them
 
     def asks_nothing(self, value: str) -> bool:
-        """Say whether an option with this value means the same as no option."""
+        """Return whether an option with this value means the same as no option."""
         return value.strip().lower().replace("_", "-") in self.idle
 
     def is_idle_in(self, metastore: str) -> bool:
-        """Say whether a catalog of this kind does nothing about an option that others honour."""
+        """Return whether a catalog of this kind does nothing about an option that others honour."""
         return bool(self.metastores) and metastore not in self.metastores
 
 
@@ -515,7 +515,7 @@ def spelled(key: str) -> str:
 
 
 def is_of_storage(key: str) -> bool:
-    """Say whether a key is a setting of a storage, such as `s3.endpoint`."""
+    """Return whether a key is a setting of a storage, such as `s3.endpoint`."""
     return key.lower().startswith(STORAGE_PREFIXES) or key.lower() in _STORAGE_WORDS
 
 

@@ -528,7 +528,7 @@ def _assume(p: Predicate, values: Mapping[str, Value]) -> Predicate:
 
 
 def matches_values(p: Predicate, values: Mapping[str, Value]) -> bool:
-    """Say whether a row of values fulfils the predicate, exactly; for partition rows."""
+    """Return whether a row of values fulfils the predicate, exactly; for partition rows."""
     return _evaluate(p, values) is True
 
 
@@ -556,7 +556,7 @@ def may_match(
     row_count: int,
     numbers: frozenset[str] = frozenset(),
 ) -> bool:
-    """Say whether a file with these statistics may hold a matching row. False is certain; True is not.
+    """Return whether a file with these statistics may hold a matching row. False is certain; True is not.
 
     `numbers` names columns that are known not to be NaN in a matching row, because of other conditions on them.
     """
@@ -582,5 +582,5 @@ def may_match(
 
 
 def excludes_nan(p: Predicate) -> bool:
-    """Say whether a predicate is a condition on one floating-point column that NaN does not fulfil."""
+    """Return whether a predicate is a condition on one floating-point column that NaN does not fulfil."""
     return is_float(p.dtype) and matches_value(p.method, p.literals, math.nan) is not True

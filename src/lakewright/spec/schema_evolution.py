@@ -120,7 +120,7 @@ def cast_between(source: DataType, target: DataType) -> Cast:
 
 
 def _has_text(dtype: DataType) -> bool:
-    """Say whether all parts of a type can be cast to text."""
+    """Return whether all parts of a type can be cast to text."""
     match dtype:
         case AtomicType():
             return dtype.root in _SCALARS
@@ -135,7 +135,7 @@ def _has_text(dtype: DataType) -> bool:
 
 
 def keeps_all_values(source: DataType, target: DataType) -> bool:
-    """Say whether all values of one type are exact in another, whatever the nullability of the types.
+    """Return whether all values of one type are exact in another, whatever the nullability of the types.
 
     >>> keeps_all_values(AtomicType("INT"), AtomicType("DOUBLE"))
     True

@@ -108,7 +108,7 @@ _REQUIRED = frozenset(
 
 
 def is_same_commit(one: Snapshot, other: Snapshot) -> bool:
-    """Say whether two snapshots are the same commit, by the unique names of their manifest lists.
+    """Return whether two snapshots are the same commit, by the unique names of their manifest lists.
 
     Uuids do not tell: other writers, and some servers, leave them out.
     """
@@ -192,7 +192,7 @@ def _sealed(members: dict[str, object]) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Say whether a text can be stored: JSON can spell half of a surrogate pair, files cannot."""
+    """Return whether a text can be stored: JSON can spell half of a surrogate pair, files cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -448,17 +448,17 @@ class CoreOptions:
         return self.get(CoreOptions.MERGE_ENGINE, default)
 
     def deletion_vectors_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
-        """Say whether deletes are kept as deletion vectors."""
+        """Return whether deletes are kept as deletion vectors."""
         return self.get(CoreOptions.DELETION_VECTORS_ENABLED, default)
 
     def hides_level_0(self) -> bool:
-        """Say whether a batch read leaves level 0 out, so that new rows show only after a compaction."""
+        """Return whether a batch read leaves level 0 out, so that new rows show only after a compaction."""
         if self.merge_engine() is MergeEngine.FIRST_ROW:
             return True
         return self.deletion_vectors_enabled() and not self.get(CoreOptions.DELETION_VECTORS_MERGE_ON_READ)
 
     def needs_lookup(self) -> bool:
-        """Say whether a compaction of level 0 looks up the rows that its keys have in deeper levels."""
+        """Return whether a compaction of level 0 looks up the rows that its keys have in deeper levels."""
         return (
             self.deletion_vectors_enabled()
             or self.merge_engine() is MergeEngine.FIRST_ROW
@@ -467,11 +467,11 @@ class CoreOptions:
         )
 
     def row_tracking_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
-        """Say whether every row has an id of its own."""
+        """Return whether every row has an id of its own."""
         return self.get(CoreOptions.ROW_TRACKING_ENABLED, default)
 
     def data_evolution_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
-        """Say whether columns of the same rows may lie in different files."""
+        """Return whether columns of the same rows may lie in different files."""
         return self.get(CoreOptions.DATA_EVOLUTION_ENABLED, default)
 
     def file_format(self, default: str | None = None) -> str:

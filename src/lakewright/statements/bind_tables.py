@@ -90,7 +90,7 @@ def _stars(piece: ParsedFragment) -> Iterable[exp.Expr]:
 
 
 def _covers(piece: ParsedFragment, star: exp.Expr, reference: Reference, select: exp.Expr, name: str) -> bool:
-    """Say whether a star may stand for columns of a reference: in its own SELECT, or with its name before it."""
+    """Return whether a star may stand for columns of a reference: in its own SELECT, or with its name before it."""
     column = star.parent
     if isinstance(column, exp.Column):
         return not name or any(piece.spelled(part).lower() == name for part in column.parts[:-1])
@@ -101,7 +101,7 @@ def _covers(piece: ParsedFragment, star: exp.Expr, reference: Reference, select:
 # fragments -> pieces with trees -> references by scope -> tables, columns and filters -> relations and splices
 #
 # An engine registers every `Relation` (its `builder()` reads it) and asks `Bound.text` for the text in which each
-# name of ours is the name of such a relation. What always holds: the rest of the text is the user's own.
+# name of ours is the name of such a relation. Invariant: the rest of the text is the user's own.
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ whose watermark is not above a value.
 
 
 # ---- CALL, SHOW PROCEDURES, DESCRIBE PROCEDURE -----------------------------------------------------------------------
-# What always holds: the name of a procedure and the names of its arguments are checked when the text is read, before
+# Invariant: the name of a procedure and the names of its arguments are checked when the text is read, before
 # any statement of a script runs; values are checked before the procedure does anything.
 
 SCHEMA = "sys"  # the database that procedures seem to be in

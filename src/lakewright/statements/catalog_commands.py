@@ -165,7 +165,7 @@ class Use(CatalogCommand):
 
 
 # ---- SQL texts of names and types ------------------------------------------------------------------------------------
-# What always holds: a statement with these texts is read back to the same values.
+# Invariant: a statement with these texts is read back to the same values.
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPED = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t"}

@@ -44,7 +44,7 @@ def pruning(plan: ChangeQuery, bound: BoundStatement, args: Args, zone: str) -> 
 
 
 def guard(table: FileStoreTable, plan: ChangeQuery, relations: Sequence[BoundTable], *, inserted: bool) -> str | None:
-    """Return where nobody may have written since the snapshot, so that what was found there still holds."""
+    """Return where no other commit may have written since the snapshot, so that what was found there still holds."""
     own = place_of(table)
     others = [relation.table for relation in relations if isinstance(relation.table, FileStoreTable)]
     if any(place_of(other) == own for other in others):

@@ -196,7 +196,7 @@ def _is_star(words: Sequence[object], at: int) -> bool:
 
 # ---- Clauses ---------------------------------------------------------------------------------------------------------
 # Columns that an assignment names are those of the table, in any case. `*` takes the columns of the source by name. A
-# field inside a struct is set by building the struct anew. What always holds: a column is set at most once by a
+# field inside a struct is set by building the struct anew. Invariant: a column is set at most once by a
 # clause, and a clause that inserts gives every column a value, a default, or a null that it takes.
 
 _MICROS = 6  # digits of a second that an engine keeps

@@ -68,7 +68,7 @@ class SchemaMerge:
 
 
 # ---- Columns of an INSERT --------------------------------------------------------------------------------------------
-# Columns are matched by their places, or by name. What always holds: a column of the query that has no place, or a
+# Columns are matched by their places, or by name. Invariant: a column of the query that has no place, or a
 # column of the table that gets no value and takes no null, is an error before a row is read.
 
 

@@ -66,7 +66,7 @@ _NESTED = ("ARRAY", "MAP", "STRUCT", "ROW", "MULTISET")
 
 
 def starts_type(cursor: TokenCursor) -> bool:
-    """Say whether the next word is the name of a type."""
+    """Return whether the next word is the name of a type."""
     return cursor.here.upper in _ATOMIC or cursor.here.upper in _NESTED
 
 

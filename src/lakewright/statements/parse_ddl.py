@@ -407,7 +407,7 @@ def _create_table(cursor: TokenCursor) -> Statement:
 
 
 def _is_query(cursor: TokenCursor) -> bool:
-    """Say whether a bracket holds a query."""
+    """Return whether a bracket holds a query."""
     at = cursor.at
     while cursor.accept("("):
         pass

@@ -3,7 +3,7 @@
 @procedure("rename_tag(table STRING, tag STRING, target_tag STRING) -> result BOOLEAN", "Give a tag another name.")
 
 A parameter with `?` may be left out. The types are Spark's, and three more: MOMENT is shown as BIGINT and takes epoch
-milliseconds or a time, OPTIONS and PARTITIONS are shown as STRING and take `k=v,k=v` or a map. What always holds: a
+milliseconds or a time, OPTIONS and PARTITIONS are shown as STRING and take `k=v,k=v` or a map. Invariant: a
 function that runs a procedure gets values of the declared types, and NULL counts as an argument that is left out.
 """
 

@@ -71,7 +71,7 @@ def tables_of(select: exp.Expr) -> list[exp.Expr]:
 
 
 def joins_by_name(select: exp.Expr) -> bool:
-    """Say whether a join of a SELECT merges columns of the same name."""
+    """Return whether a join of a SELECT merges columns of the same name."""
     from_ = select.args.get("from_")
     found = [*_joins(select), *(() if from_ is None else _joins(from_.this))]
     return any(join.args.get("using") or join.args.get("method") for join in found)
@@ -213,7 +213,7 @@ def constant_of(piece: ParsedFragment, target: FilterTarget, args: Args, field: 
 
 
 def _is_exact(leaf: Predicate, fields: Mapping[str, DataField]) -> bool:
-    """Say whether a comparison that is good enough for statistics is also exact: engines order NaN on their own."""
+    """Return whether a comparison that is good enough for statistics is also exact: engines order NaN on their own."""
     if not leaf.columns():
         return True
     types = [fields[name.lower()].type for name in leaf.columns()]
@@ -224,7 +224,7 @@ def _is_exact(leaf: Predicate, fields: Mapping[str, DataField]) -> bool:
 
 
 def _rejects_nulls(predicate: Predicate) -> bool:
-    """Say whether a predicate is surely not true for a row in which all columns are null."""
+    """Return whether a predicate is surely not true for a row in which all columns are null."""
     if predicate.method == "and":
         return any(map(_rejects_nulls, predicate.children))
     if predicate.method == "or":
@@ -371,7 +371,7 @@ class _Reader:
         return None
 
     def _is_plain_text(self, node: exp.Expr) -> bool:
-        """Say whether a text is in single quotes and has no escapes, so that it is read in one way only."""
+        """Return whether a text is in single quotes and has no escapes, so that it is read in one way only."""
         span = self.piece.span(node)
         raw = "" if span is None else self.piece.fragment.text[slice(*span)]
         return raw.startswith("'") and "\\" not in raw and raw[1:-1] == node.this
@@ -411,7 +411,7 @@ def _given(value: object) -> _Value | None:
 
 
 def _fits(value: _Value, dtype: AtomicType, zone: str) -> bool:
-    """Say whether comparing a column of a type with a literal means the same here and in Spark."""
+    """Return whether comparing a column of a type with a literal means the same here and in Spark."""
     root = dtype.root
     if root in INTEGER_BITS or root in FLOAT_ROOTS or root == "DECIMAL":
         return value.kind == "NUMBER" and isinstance(value.value, int | Decimal) and _number_fits(value.value, dtype)
@@ -448,7 +448,7 @@ def _is_day(text: str) -> bool:
 
 
 def _is_one_time(text: str, zone: str) -> bool:
-    """Say whether a text is a time that occurs once in a zone: not in the hour that a change of clocks repeats."""
+    """Return whether a text is a time that occurs once in a zone: not in the hour that a change of clocks repeats."""
     if _TIME.fullmatch(text) is None and not _is_day(text):
         return False
     try:
@@ -459,6 +459,6 @@ def _is_one_time(text: str, zone: str) -> bool:
 
 
 def _keeps_names(node: exp.Expr) -> bool:
-    """Say whether a table in FROM has the columns of the table, not others by PIVOT or by an alias."""
+    """Return whether a table in FROM has the columns of the table, not others by PIVOT or by an alias."""
     alias = node.args.get("alias")
     return not node.args.get("pivots") and not (alias is not None and alias.columns)

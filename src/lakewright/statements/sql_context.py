@@ -2,7 +2,7 @@
 
 text -> statements (parse) -> a command, or a query or change that the engine of the context evaluates -> rows
 
-What always holds: every statement returns rows; a statement that fails changes nothing; a script stops at the first
+Invariant: every statement returns rows; a statement that fails changes nothing; a script stops at the first
 error and says where.
 """
 

@@ -234,7 +234,7 @@ def database_of(session: Session, name: Name | None) -> tuple[str, str]:
 
 
 def has_database(catalog: Catalog, database: str) -> bool:
-    """Say whether a database exists. The one named `default` always does: it is created when it is asked for."""
+    """Return whether a database exists. The one named `default` always does: it is created when it is asked for."""
     if database == SYSTEM_DATABASE or database in catalog.list_databases():
         return True
     if database == DEFAULT_DATABASE:

@@ -1,7 +1,7 @@
 """ANSI store assignment: casts of new values.
 
 A number goes into any column of numbers if its value fits, everything plain into a text, dates and times into each
-other; a text is parsed into nothing. What always holds: a type that does not fit is an error before a row is read, and
+other; a text is parsed into nothing. Invariant: a type that does not fit is an error before a row is read, and
 a value that does not fit is an error when its row is evaluated, never a null or another number.
 """
 

@@ -294,7 +294,7 @@ def _kept(old: DataField, column: ColumnDefinition) -> list[SchemaChange]:
 
 
 def _same_type(one: DataType, other: DataType) -> bool:
-    """Say whether two types read the same; the ids of fields inside do not count."""
+    """Return whether two types read the same; the ids of fields inside do not count."""
     return str(with_nullable(one, nullable=True)) == str(with_nullable(other, nullable=True))
 
 
@@ -508,7 +508,7 @@ class RenameTable(CatalogCommand):
 
 
 def _exists(catalog: Catalog, name: Identifier, written: Name) -> bool:
-    """Say whether there is such a table; its database must exist."""
+    """Return whether there is such a table; its database must exist."""
     try:
         catalog.get_table(name)
     except DatabaseNotExistException:

@@ -1,6 +1,6 @@
 """References to tables: time travel, hints, one snapshot.
 
-What always holds: a table, or a branch of it, is looked up once per statement, and all references to it that name no
+Invariant: a table, or a branch of it, is looked up once per statement, and all references to it that name no
 state of their own read the same snapshot.
 """
 
@@ -58,7 +58,7 @@ class Lookup(Protocol):
         """The time zone of the session."""
 
     def is_view(self, name: str) -> bool:
-        """Say whether a temporary view has this name."""
+        """Return whether a temporary view has this name."""
 
     def table_settings(self) -> Mapping[str, str]:
         """Return what is set for tables: the keys that begin with `spark.paimon.`."""

@@ -1,6 +1,6 @@
 """Names of tables in a query, by scope.
 
-What always holds: a name that a CTE of its scope defines is no reference; names compare without regard to upper and
+Invariant: a name that a CTE of its scope defines is no reference; names compare without regard to upper and
 lower case there, as in Spark.
 """
 
@@ -131,7 +131,7 @@ def _closing(piece: ParsedFragment, place: int) -> int:
 
 
 def _is_cte(piece: ParsedFragment, node: exp.Expr, name: Name) -> bool:
-    """Say whether a CTE that the scope of a name sees is called so."""
+    """Return whether a CTE that the scope of a name sees is called so."""
     wanted = name.parts[0].lower()
     inside: exp.Expr = node
     above = node.parent

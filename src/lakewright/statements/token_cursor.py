@@ -17,7 +17,7 @@ from lakewright.spec.argument_checks import suggest_name
 from lakewright.statements.sql_text import DIALECT, Args, E, Fragment, Name, error_at
 
 # ---- The cursor ------------------------------------------------------------------------------------------------------
-# The words are sqlglot's tokens; a keyword of several words counts as several. What always holds: what does not fit
+# The words are sqlglot's tokens; a keyword of several words counts as several. Invariant: what does not fit
 # is an error that shows the place and says what was expected there.
 
 _OPENING = {"(": ")", "[": "]", "{": "}"}

@@ -137,7 +137,7 @@ def _started(pool: ThreadPoolExecutor, source: Callable[[], Iterator[T]], ahead_
 # answers are made at the same time, by threads. On a disk a thread costs more than it saves: there every call is made
 # where its answer is asked for, in the order of the code, which also makes tests of faults repeatable.
 #
-# Always holds: when a block of `Errands` is left, all of its calls that were begun have ended, also after an error,
+# Invariant: when a block of `Errands` is left, all of its calls that were begun have ended, also after an error,
 # so that whoever cleans up knows what was written.
 
 

@@ -276,7 +276,7 @@ class Credentials:
         return _holder(self.key).current(self)
 
     def renewed(self, refused: Issued) -> bool:
-        """Ask for other credentials, because a store refused these before their time; say whether there are any."""
+        """Ask for other credentials, because a store refused these before their time; return whether there are any."""
         return _holder(self.key).renew_refused(self, refused)
 
     def secrets(self) -> tuple[str, ...]:

@@ -346,7 +346,7 @@ class HdfsStorage:
             raise
 
     def exists(self, path: str) -> bool:
-        """Say whether a file exists at the path."""
+        """Return whether a file exists at the path."""
         return self.size(path) is not None
 
     def size(self, path: str) -> int | None:
@@ -520,7 +520,7 @@ class _HdfsOutput:
 
     @property
     def closed(self) -> bool:
-        """Say whether `close` or `discard` was called."""
+        """Return whether `close` or `discard` was called."""
         return self._closed
 
     def writable(self) -> bool:

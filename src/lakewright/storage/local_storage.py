@@ -110,7 +110,7 @@ class LocalStorage:
             _sync_directory(os.path.dirname(target))
 
     def exists(self, path: str) -> bool:
-        """Say whether a file exists at the path."""
+        """Return whether a file exists at the path."""
         return self.size(path) is not None
 
     def size(self, path: str) -> int | None:
@@ -282,7 +282,7 @@ class _LocalOutput:
 
     @property
     def closed(self) -> bool:
-        """Say whether `close` or `discard` was called."""
+        """Return whether `close` or `discard` was called."""
         return self._raw.closed
 
     def writable(self) -> bool:

@@ -424,6 +424,6 @@ def _code(error: Exception) -> str | None:
 
 
 def _is_definite(error: Exception) -> bool:
-    """Say whether the error means that the store did nothing."""
+    """Return whether the error means that the store did nothing."""
     refusals = PermissionDeniedError | UnauthenticatedError | NotSupportedError | InvalidPathError
     return isinstance(error, refusals)

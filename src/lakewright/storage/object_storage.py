@@ -218,7 +218,7 @@ class ObjectStorage:
         self._client.put(self._key(path), data)
 
     def exists(self, path: str) -> bool:
-        """Say whether an object exists at the path."""
+        """Return whether an object exists at the path."""
         return self.size(path) is not None
 
     def size(self, path: str) -> int | None:
@@ -408,7 +408,7 @@ class ObjectOutput:
 
     @property
     def closed(self) -> bool:
-        """Say whether `close` or `discard` was called."""
+        """Return whether `close` or `discard` was called."""
         return self._closed
 
     def writable(self) -> bool:

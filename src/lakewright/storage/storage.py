@@ -19,7 +19,7 @@ _REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, er
 
 
 def is_refusal(error: OSError) -> bool:
-    """Say whether a storage rejected a call for lack of space or rights: the call had and will have no effect."""
+    """Return whether a storage rejected a call for lack of space or rights: the call had and will have no effect."""
     return isinstance(error, PermissionError) or error.errno in _REFUSALS
 
 
@@ -37,7 +37,7 @@ class Output(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Say whether `close` or `discard` was called."""
+        """Return whether `close` or `discard` was called."""
 
     def write(self, data: bytes, /) -> int:
         """Append bytes."""
@@ -60,7 +60,7 @@ class Storage(Protocol):
 
     @property
     def renames_atomically(self) -> bool:
-        """Say whether `rename_directory` is atomic: true of disks, false of object stores."""
+        """Return whether `rename_directory` is atomic: true of disks, false of object stores."""
 
     @property
     def requests_at_once(self) -> int:
@@ -89,7 +89,7 @@ class Storage(Protocol):
         """
 
     def exists(self, path: str) -> bool:
-        """Say whether a file exists at the path."""
+        """Return whether a file exists at the path."""
 
     def size(self, path: str) -> int | None:
         """Return the size of a file, None where there is none."""

@@ -96,7 +96,7 @@ def _open_object(
 
 
 def _open_hdfs(scheme: str, rest: str, options: Mapping[str, str]) -> tuple[Storage, str]:
-    from lakewright.storage.hdfs_storage import HdfsStorage  # noqa: PLC0415 - the door to a client of HTTP
+    from lakewright.storage.hdfs_storage import HdfsStorage  # noqa: PLC0415 - lazy, for a client of HTTP
 
     authority, _, path = rest.partition("/")
     if "@" in authority:

@@ -293,7 +293,7 @@ class Layout:
         return tuple(filter(self._shares_storage, self.external_directories))
 
     def is_external_file(self, partition: str, bucket: int, path: str) -> bool:
-        """Say whether a path lies in the directory of a bucket below one of the external directories."""
+        """Return whether a path lies in the directory of a bucket below one of the external directories."""
         inner = self.bucket_directory(partition, bucket)[len(self.root) + 1 :]
         return any(
             plain_location(path).startswith(f"{plain_location(directory).rstrip('/')}/{inner}/")
@@ -326,7 +326,7 @@ class Layout:
         return path
 
     def may_lie_at(self, path: str) -> bool:
-        """Say whether a file at a path is inside the table, or below one of its external directories."""
+        """Return whether a file at a path is inside the table, or below one of its external directories."""
         allowed = (plain_location(directory).rstrip("/") for directory in (self.root, *self.external_directories))
         return any(directory and plain_location(path).startswith(f"{directory}/") for directory in allowed)
 
@@ -366,7 +366,7 @@ def _bucket_directory(data_root: str, partition: str, bucket: int) -> str:
 
 
 def is_path_to(path: str, name: str) -> bool:
-    """Say whether a path is absolute, without `..`, and ends in the file's name."""
+    """Return whether a path is absolute, without `..`, and ends in the file's name."""
     scheme, _, rest = path.rpartition("://")
     directory, _, last = rest.rpartition("/")
     absolute = bool(scheme) or path.startswith(("/", "file:/"))

@@ -75,7 +75,7 @@ def _check_no_catalog(path: PathLike, options: Mapping[str, str]) -> None:
 
 
 def _is_of_tables(key: str) -> bool:
-    """Say whether a key among options of all kinds is for the table: known as such, or not known at all."""
+    """Return whether a key among options of all kinds is for the table: known as such, or not known at all."""
     rule = rule_of(key)
     if rule is None:
         return not is_of_storage(key) and not key.startswith(TABLE_DEFAULT)

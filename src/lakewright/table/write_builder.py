@@ -161,7 +161,7 @@ class TableWrite:
         spark_options: Mapping[str, str] | None = None,
     ) -> WriteResult:
         """Write a Spark frame with Spark's workers, commit it in one snapshot and return what was written."""
-        from lakewright.spark.frame_write import write_spark  # noqa: PLC0415 - a door
+        from lakewright.spark.frame_write import write_spark  # noqa: PLC0415 - lazy
 
         return write_spark(self, df, overwrite=overwrite, concurrency=concurrency, spark_options=spark_options)
 
@@ -181,7 +181,7 @@ class TableWrite:
         of a bucket to one task, "off" lets each task add files to each bucket, "auto" follows the table's
         `lakewright.write-distribution`.
         """
-        from lakewright.ray.dataset_write import Routed, write_ray  # noqa: PLC0415 - a door
+        from lakewright.ray.dataset_write import Routed, write_ray  # noqa: PLC0415 - lazy
 
         routed = Routed(overwrite, static_partition, hash_fixed_precluster)
         return write_ray(self, dataset, routed, concurrency=concurrency, ray_remote_args=ray_remote_args)

@@ -113,7 +113,7 @@ def check(array: pa.Array, dtype: DataType) -> None:
 
 @lru_cache(maxsize=4096)
 def is_constrained(dtype: DataType) -> bool:
-    """Say whether the type has constraints that `check` must check."""
+    """Return whether the type has constraints that `check` must check."""
     if not dtype.nullable:
         return True
     match dtype:
@@ -128,7 +128,7 @@ def is_constrained(dtype: DataType) -> bool:
 
 
 def trusted(arrow: pa.DataType) -> bool:
-    """Say whether every bit pattern of this Arrow type is a legal value, so that there is nothing to validate."""
+    """Return whether every bit pattern of this Arrow type is a legal value, so that there is nothing to validate."""
     return bool(
         types.is_boolean(arrow)
         or types.is_integer(arrow)
@@ -359,7 +359,7 @@ def _map(array: pa.Array, dtype: DataType, key: DataType, value: DataType) -> pa
     if keys.null_count:
         raise ValueMismatch("a map has a null key")
     keys, items = _part(keys, key, "key"), _part(items, value, "value")
-    # The full target type is given, because the types of keys and items alone do not say whether they are nullable.
+    # The full target type is given, because the types of keys and items alone do not return whether they are nullable.
     return pa.MapArray.from_arrays(offsets, keys, items, type=to_arrow_type(dtype), mask=_mask(array))
 
 
@@ -427,7 +427,7 @@ def _check_names(arrow: pa.StructType, fields: tuple[DataField, ...]) -> None:
 
 @lru_cache(maxsize=4096)
 def _holds_rows(dtype: DataType) -> bool:
-    """Say whether the type contains a ROW or MAP, whose field names Arrow may ignore when it compares types."""
+    """Return whether the type contains a ROW or MAP, whose field names Arrow may ignore when it compares types."""
     if isinstance(dtype, ArrayType):
         return _holds_rows(dtype.element)
     return not isinstance(dtype, AtomicType)

@@ -34,7 +34,7 @@ class Assigner:
     count: int = 1
 
     def owns(self, bucket: int) -> bool:
-        """Say whether the writer may put new keys into a bucket."""
+        """Return whether the writer may put new keys into a bucket."""
         return bucket % self.count == self.number
 
     def check(self, hashes: HashArray) -> None:

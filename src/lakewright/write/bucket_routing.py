@@ -37,7 +37,7 @@ from lakewright.write.write_task import PartitionBucket, WriteTask
 # A `Router` decides which rows go to which bucket; each bucket mode has its own. The router of this module takes the
 # bucket from a hash of some columns, or puts all rows of a partition into one bucket.
 #
-# Always holds: every row is in exactly one group, and rows keep their order inside a group. All work is on whole
+# Invariant: every row is in exactly one group, and rows keep their order inside a group. All work is on whole
 # columns: partition columns are dictionary-encoded, buckets are hashed, and one stable sort of small group numbers
 # with one `take` brings the rows of a group together; partition columns, which then are runs of one value, are filled
 # in. Python code runs per distinct partition, never per row.
@@ -111,7 +111,7 @@ class Routing:
 
     @property
     def trivial(self) -> bool:
-        """Say whether every row goes to the one bucket of the one partition."""
+        """Return whether every row goes to the one bucket of the one partition."""
         return not self.partition_fields and self.buckets <= 1
 
 

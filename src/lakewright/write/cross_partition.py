@@ -392,7 +392,7 @@ class CrossPartitionRouter:
             self._base = snapshot_key(newest)
 
     def _knows(self, newest: Snapshot) -> bool:
-        """Say whether only this writer has written rows since the last snapshot that it read."""
+        """Return whether only this writer has written rows since the last snapshot that it read."""
         first = 0
         for snapshot in self._store.snapshots.walk_back(newest.id):
             if snapshot_key(snapshot) == self._base:
@@ -460,7 +460,7 @@ class _Places:
 
 
 def _deletes_remove(options: CoreOptions, engine: MergeEngine) -> bool:
-    """Say whether a delete removes a row from the table, rather than values from a row."""
+    """Return whether a delete removes a row from the table, rather than values from a row."""
     match engine:
         case MergeEngine.DEDUPLICATE:
             return True

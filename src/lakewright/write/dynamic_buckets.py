@@ -65,7 +65,7 @@ class _Partition:
         return tuple(sorted(self.files.values()))
 
     def still_knows(self, current: Names) -> bool:
-        """Say whether the files of the table are those that this writer made last, or those before its own commits."""
+        """Tell whether the files of the table are those that this writer made last, or those before its own commits."""
         if current == self.names:
             self.earlier.clear()
             return True

@@ -8,7 +8,7 @@ Frames of other libraries are recognised by their types, without importing the l
     Ray                        goes to the verbs of `lakewright.ray`
     pandas on Spark            refused: `to_spark()` says what becomes of its index
 
-What always holds: rows that the workers of an engine hold come into this process only if the caller fetches them.
+Invariant: rows that the workers of an engine hold come into this process only if the caller fetches them.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _no_batches(table: str, error: Exception) -> InvalidInputError:
 
 
 def _are_rows(dicts: Sequence[Mapping[object, object]]) -> bool:
-    """Say whether dicts are rows: the values of columns have a length and are no texts, those of a row mostly do."""
+    """Return whether dicts are rows: the values of columns have a length and are no texts, those of a row mostly do."""
     values = (value for one in dicts for value in one.values())
     return any(isinstance(value, str | bytes | dict) or not hasattr(value, "__len__") for value in values)
 

@@ -83,7 +83,7 @@ def _write(part: pa.Table, writer: pa.ipc.RecordBatchFileWriter) -> int:
 # open file. Over the budget, rows in memory are moved to the local disk and read back when their bucket has enough,
 # or at the end. So many partitions cost disk, not memory, and do not make many small files.
 #
-# Always holds: the rows of a bucket are in its files in order of arrival, whatever the number of threads. Every
+# Invariant: the rows of a bucket are in its files in order of arrival, whatever the number of threads. Every
 # bucket has a lane with one open file. Threads take row groups from the lane in order and encode them at the same
 # time; encoded bytes are written once those before them are in the file. Other threads close files, which is mostly
 # waiting for the storage.

@@ -46,7 +46,7 @@ from lakewright.statements.embedded.dialect_values import (
 )
 
 # ---- Conversions of single values ------------------------------------------------------------------------------------
-# What always holds: a text that is no value of the type is an error, and so is a value that does not fit.
+# Invariant: a text that is no value of the type is an error, and so is a value that does not fit.
 
 _SPACE = "".join(map(chr, range(33)))  # what Spark trims before it reads a value: controls and spaces
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -272,7 +272,7 @@ def argument(value: object, binder: Binder) -> TypedSql:  # noqa: C901 - one lin
 
 
 # ---- Expressions -----------------------------------------------------------------------------------------------------
-# What always holds: the result has the value and the type that Spark gives it, or the expression is refused by name.
+# Invariant: the result has the value and the type that Spark gives it, or the expression is refused by name.
 
 Subqueries: TypeAlias = Callable[[exp.Expr, QueryScope], tuple[str, list[ScopedColumn]]]
 

@@ -87,7 +87,7 @@ def table_function(binder: Binder, call: exp.Anonymous) -> Bound:
 
 # ---- Queries ---------------------------------------------------------------------------------------------------------
 # Every relation and every column gets a name of its own in the SQL (`r1`, `c0`), so that names of the user which are
-# equal, or differ in case only, never meet. What always holds: a clause that is not translated is refused.
+# equal, or differ in case only, never meet. Invariant: a clause that is not translated is refused.
 
 _CLAUSES = {
     *("expressions", "from_", "joins", "laterals", "where", "group", "having", "windows", "distinct"),

@@ -375,7 +375,7 @@ Aggregate: TypeAlias = Callable[[Binder, list[TypedSql], AggregateCall], TypedSq
 
 
 # ---- Scopes of names -------------------------------------------------------------------------------------------------
-# Names do not depend on case. What always holds: a name that means nothing, or two things, is an error that shows the
+# Names do not depend on case. Invariant: a name that means nothing, or two things, is an error that shows the
 # place and the nearest names.
 
 

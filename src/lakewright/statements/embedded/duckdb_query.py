@@ -55,7 +55,7 @@ def relation_name(relation: BoundTable) -> str:
 
 
 # ---- Statements made of fragments ------------------------------------------------------------------------------------
-# What always holds: an error shows the text that the user wrote, never the names of relations that stand in the
+# Invariant: an error shows the text that the user wrote, never the names of relations that stand in the
 # query.
 
 _SHOWN_MAX = 500  # characters of a statement that an error without a place shows
@@ -122,7 +122,7 @@ class Composed(Fragment):
 
 
 # ---- Running a query -------------------------------------------------------------------------------------------------
-# What always holds: nothing of a statement is left when it ends, and DuckDB reads no file, no network and no variable
+# Invariant: nothing of a statement is left when it ends, and DuckDB reads no file, no network and no variable
 # of this program by itself.
 
 ZONE = "spark.sql.session.timeZone"
@@ -272,7 +272,7 @@ def failures() -> Iterator[None]:
 
 
 # ---- Tables and views of a query -------------------------------------------------------------------------------------
-# What always holds: values reach DuckDB exactly as they are stored. A type that DuckDB cannot hold is refused by the
+# Invariant: values reach DuckDB exactly as they are stored. A type that DuckDB cannot hold is refused by the
 # name of its column; a table is read in batches, never as a whole.
 
 
@@ -428,7 +428,7 @@ def _source(name: str, rows: ArrowRows) -> QuerySource:
 
 
 # ---- Queries over given rows -----------------------------------------------------------------------------------------
-# What always holds: parameters are bound, never pasted. Those by place (`?`) become parameters by name, because the
+# Invariant: parameters are bound, never pasted. Those by place (`?`) become parameters by name, because the
 # text of a change has the slices in another order, and some of them twice.
 
 Written: TypeAlias = Callable[[str | Fragment], str]  # how own text, or a slice, is written for the query

@@ -5,7 +5,7 @@ rows of the table with their places, the source --change query on DuckDB, ordere
 
 Simple statements that the verbs of the library do exactly alike (`statements.change_pushdown`) need no query. Any other
 statement is prepared anew for each attempt at the commit, and reads the table at the snapshot of the attempt, also
-in subqueries. What always holds: memory is bounded by what DuckDB may use and by the changes of one group of files; a
+in subqueries. Invariant: memory is bounded by what DuckDB may use and by the changes of one group of files; a
 statement that fails leaves no file behind.
 """
 

@@ -59,7 +59,7 @@ from lakewright.write.input_data import ArrowData, batches_of
 # ---- INSERT, CREATE TABLE AS -----------------------------------------------------------------------------------------
 # The rows of the query are cast to the types of the table by the rules of store assignment, and written batch by
 # batch as `lakewright.write_table` writes them. A query reads its tables at the snapshots of its start, so that a
-# statement may read the table that it writes. What always holds: a statement that fails changes nothing.
+# statement may read the table that it writes. Invariant: a statement that fails changes nothing.
 
 _MODE = "spark.sql.sources.partitionOverwriteMode"
 _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
@@ -237,7 +237,7 @@ class SQLContext(Context[pa.Table]):
         return time_zone(self._settings)
 
     def is_view(self, name: str) -> bool:
-        """Say whether a temporary view has this name."""
+        """Return whether a temporary view has this name."""
         return name.lower() in self._views
 
     def table_settings(self) -> Mapping[str, str]:

@@ -50,7 +50,7 @@ from lakewright.table.verbs import write_table
 
 # ---- Csv as Spark reads and writes it --------------------------------------------------------------------------------
 # A quote inside a quoted value stands behind the escape character, which is a backslash unless the statement says
-# otherwise; in values without quotes a backslash is a character as any other. What always holds: a quote that does
+# otherwise; in values without quotes a backslash is a character as any other. Invariant: a quote that does
 # not end, or text behind its end, is an error and not another value.
 
 _RECORD_MAX = 16 << 20  # characters; a longer record is a quote that does not end
@@ -304,7 +304,7 @@ def _moment(value: datetime, zone: str) -> str:
 
 # ---- COPY INTO -------------------------------------------------------------------------------------------------------
 # Texts of csv and json files become values as `lakewright.ingest` parses them; columns of parquet files are assigned
-# by the rules of INSERT. Rows pass in batches. What always holds: a file with a wrong value is an error that names
+# by the rules of INSERT. Rows pass in batches. Invariant: a file with a wrong value is an error that names
 # the file and the column, and loads nothing; a directory appears when all its files are written.
 
 _RECORDS = 20_000  # of a csv file at a time

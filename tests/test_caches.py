@@ -24,6 +24,7 @@ BOUNDS = {
     "metadata/table_store.py: _identities": "_IDENTITIES_MAX entries, then it is emptied",
     "metadata/snapshot_files.py: _last_seen": "_LAST_SEEN_MAX entries, then it is emptied",
     "metadata/manifest_files.py: CACHE": "the bytes of lakewright.manifest-cache",
+    "maintenance/upkeep.py: _checked": "_PLACES_MAX entries, then it is emptied",
     "spark/computed_vectors.py: _CACHE": "_CACHE_BYTES_MAX",
     "spec/option_checks.py: _said": "_SAID_MAX entries, then it is emptied",
     "storage/credentials.py: _HOLDERS": "_HOLDERS_MAX entries, the oldest go",

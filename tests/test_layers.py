@@ -50,7 +50,7 @@ LAZY_UPWARD = {
     ("table.write_builder", "spark.frame_write"),
 }
 # Packages whose `__init__` lists names for users.
-PUBLIC = {"spark", "ray", "pypaimon"}
+PUBLIC = {"spark", "ray", "pypaimon", "maintenance"}
 # Modules that are documented under a name that another module has too.
 DOCUMENTED_TWICE = {"ray"}
 BY_STRING = {"import_module", "__import__"}

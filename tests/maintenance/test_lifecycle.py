@@ -13,11 +13,16 @@ import pytest
 
 import lakewright as lw
 from lakewright.cli.main import main
-from lakewright.errors import CatalogServerError, InvalidInputError, LakewrightWarning, UnsupportedError
-from lakewright.maintenance import upkeep
+from lakewright.errors import (
+    CatalogServerError,
+    InvalidInputError,
+    LakewrightError,
+    LakewrightWarning,
+    UnsupportedError,
+)
+from lakewright.maintenance import Upkeep
 from lakewright.spec.java_time_format import read_time
 from lakewright.spec.snapshot import to_json
-from lakewright.storage.local_storage import LocalStorage
 from lakewright.table.file_store_table import FileStoreTable
 from support.scripted_http import Answer, scripted
 
@@ -74,24 +79,31 @@ def test_snapshots_expire_after_commits_once_they_are_older_than_the_grace(tmp_p
     assert snapshots.ids() == [6, 7]
 
 
-def test_a_stream_does_not_wait_for_the_upkeep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, may_go = make(tmp_path, {"snapshot.num-retained.max": "1", **AT_ONCE}), threading.Event()
-    take = LocalStorage.take
-
-    def late(self: LocalStorage, path: str) -> bytes | None:
-        may_go.wait(30)
-        return take(self, path)
-
-    monkeypatch.setattr(LocalStorage, "take", late)
-    builder = table.new_stream_write_builder()
-    with builder.new_write() as write, builder.new_commit() as commit:
-        for number in range(1, 4):
-            write.write_arrow(pa.table({"day": ["a"], "n": [number]}))
-            commit.commit(write.prepare_commit(number), number)
-        assert table.store.snapshots.ids() == [1, 2, 3]  # all are acknowledged, though none could be deleted
-        assert upkeep.wait(table.store, 0.01) is False
-        may_go.set()
+def test_a_table_is_maintained_beside_its_writers(tmp_path: Path) -> None:
+    table = make(tmp_path, {"snapshot.num-retained.max": "1", "write-only": "true", **AT_ONCE})
+    append(table)
+    append(table, n=2)
+    assert table.store.snapshots.ids() == [1, 2]  # writers leave the upkeep to others
+    with Upkeep(table, "10 ms"):
+        deadline = time.monotonic() + 30
+        while table.store.snapshots.ids() != [2] and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert table.store.snapshots.ids() == [2]
+        append(table, n=3)
     assert table.store.snapshots.ids() == [3]
+    assert "lakewright-upkeep" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_upkeep_that_fails_is_an_error_at_the_end_of_its_block(tmp_path: Path) -> None:
+    table = make(tmp_path, {"partition.expiration-time": "1 d", "write-only": "true"})
+    append(table)
+    broken = table.copy({"partition.timestamp-formatter": "QQ"})
+    with pytest.raises(LakewrightError, match=r"d\.t: the expiry of partitions .*'QQ'"), Upkeep(broken):
+        pass
+    with pytest.raises(ZeroDivisionError), Upkeep(broken):  # an error of the block comes first
+        raise ZeroDivisionError
+    with pytest.raises(InvalidInputError, match="interval"):
+        Upkeep(table, "soon")
 
 
 def test_a_failure_after_a_commit_is_a_warning_that_names_the_table(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Committer:
     `sole`: nobody else has the messages and nobody commits them again, so that after a failure their files are deleted
     if they are surely not published.
 
-    `upkeep`: expiry and tags that the options of the table ask for follow each commit, on a thread of their own.
+    `upkeep`: expiry and tags that the options of the table ask for follow each commit, in the thread of the caller.
     """
 
     store: TableStore
@@ -257,13 +257,6 @@ class Committer:
             with suppress(OSError):
                 delete_files_of(self.store, (file,))
             raise
-
-    def wait_for_upkeep(self) -> None:
-        """Wait, for a bounded time, until the upkeep after the commits of this process to the table is done."""
-        if not UPKEEP.isdisjoint(self.store.options.values):
-            from lakewright.maintenance.upkeep import wait  # noqa: PLC0415 - lazy
-
-            wait(self.store)
 
     def compact_manifests(self) -> Snapshot:
         """Publish a COMPACT snapshot of the same files, whose manifests are merged as the options say."""
@@ -467,9 +460,9 @@ class Committer:
             with suppress(OSError):  # later runs still find the snapshot itself, until it expires
                 self.store.jobs.complete(self.commit_user, snapshot, is_job=intent.identifier == MAX_LONG)
         if not UPKEEP.isdisjoint(self.store.options.values) and self.upkeep:
-            from lakewright.maintenance.upkeep import schedule  # noqa: PLC0415 - lazy
+            from lakewright.maintenance.upkeep import upkeep_after_commit  # noqa: PLC0415 - lazy
 
-            schedule(self.store, intent.identifier)
+            upkeep_after_commit(self.store, intent.identifier)
         return snapshot
 
     def _told(self, intent: CommitRequest, files: Sequence[MessageFile]) -> Snapshot:

@@ -18,7 +18,7 @@ from typing import Protocol, Self, TypeAlias
 
 from lakewright.commit.commit_changes import delete_files_of, files_of_messages
 from lakewright.commit.commit_message import CommitMessage
-from lakewright.commit.committer import UPKEEP, Committer, PartitionSpec
+from lakewright.commit.committer import Committer, PartitionSpec
 from lakewright.display import HtmlRepr
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
 from lakewright.metadata.table_store import TableStore, check_properties
@@ -116,15 +116,10 @@ class TableCommit:
         self._callbacks.append(callback)
 
     def close(self) -> None:
-        """Close the callbacks, and let further calls of `commit` raise InvalidInputError.
-
-        Where the options of the table ask for upkeep after commits, wait until it is done, for a bounded time.
-        """
+        """Close the callbacks, and let further calls of `commit` raise InvalidInputError."""
         if self._closed:
             return
         self._closed = True
-        if not UPKEEP.isdisjoint(self._store.options.values):
-            self._committer.wait_for_upkeep()
         for callback in self._callbacks:
             close = getattr(callback, "close", None)
             if callable(close):

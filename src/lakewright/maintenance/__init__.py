@@ -1,1 +1,5 @@
 """Expiry, orphans, branches, rollback, tags, partitions, statistics, repair, verification."""
+
+from lakewright.maintenance.upkeep import Upkeep
+
+__all__ = ["Upkeep"]

@@ -1,48 +1,51 @@
-"""Upkeep that options of the table ask for after a commit.
+"""Upkeep that options of the table ask for: tags, and the expiry of tags, partitions, snapshots and changelogs.
 
-commit publishes -> schedule -> [a thread] tags -> old tags -> old partitions -> old snapshots and changelogs
+It follows each commit in the thread of the caller, or runs in an explicit `Upkeep` beside writers that leave it out.
 
-A store in, nothing out: a failure is a warning that names the table, given to the caller who waits or commits next. A
-table that is `write-only`, and one whose history a server owns, are left to those who maintain them. What always holds:
-the commit is published before anything here begins, and nothing here is needed for it; one run at a time works on a
-table, and commits that come meanwhile share the next run. The process does not end before the runs are done.
+Invariant: the commit is published before anything here begins, and nothing here is needed for it, so a failure is a
+warning that names the table. A table that is `write-only`, and one whose history a server owns, are left to those who
+maintain them.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
+from datetime import timedelta
+from types import TracebackType
+from typing import Protocol, Self, TypeAlias
 
-from lakewright.errors import LakewrightWarning
+from lakewright.errors import LakewrightError, LakewrightWarning
 from lakewright.maintenance.partition_lifecycle import ExpiryRule, expire_partitions
 from lakewright.maintenance.snapshot_expiry import Retention, expire_snapshots
 from lakewright.maintenance.tag_lifecycle import BATCH, create_batch_tag, create_due_tags, expire_tags
 from lakewright.metadata.table_store import TableStore
+from lakewright.spec import argument_checks
+from lakewright.spec.argument_checks import DurationLike
 from lakewright.spec.snapshot import MAX_LONG
 from lakewright.spec.table_options import CoreOptions
 
-WAIT_SECONDS = 60.0  # how long closing a commit waits for the runs of its table
 _EXPIRING = ("snapshot.num-retained.", "snapshot.time-retained", "snapshot.expire.", "changelog.", "consumer.exp")
+_PLACES_MAX = 1000
 _Place: TypeAlias = tuple[str, str]  # the root of a table, and the branch
+_checked: dict[_Place, float] = {}  # when commits of this process last looked for old partitions
 
 
-def run_upkeep(store: TableStore, *, batch: bool = True, partitions: bool = True) -> list[str]:
-    """Do once what the options of a table ask for; return what failed, in words.
+def run_upkeep(store: TableStore, *, batch: bool = True, partitions: bool = True) -> list[tuple[str, Exception]]:
+    """Do once what the options of a table ask for; return what failed, and why.
 
     `batch`: the commit was one of a batch write. `partitions`: the time has come to look for old partitions.
     """
-    options, failures = store.options, list[str]()
+    options, failures = store.options, list[tuple[str, Exception]]()
 
     def step(what: str, call: Callable[[], object]) -> None:
         try:
             call()
         except Exception as error:  # noqa: BLE001 - the commit is published, whatever fails after it
-            failures.append(f"{store.name}: the commit is published, but {what} after it failed: {error!r}")
+            failures.append((what, error))
 
     tags = options.get(CoreOptions.TAG_AUTOMATIC_CREATION)
     if tags == BATCH and batch:
@@ -67,126 +70,83 @@ def _expire_snapshots(store: TableStore) -> None:
     expire_snapshots(store, replace(retention, by_successor=0, young_millis=young), now_millis=now)
 
 
-class _Runs:
-    """The runs of this process: what waits, what runs, and what failed."""
+def upkeep_after_commit(store: TableStore, identifier: int) -> None:
+    """Do what the options of a table ask for after a commit, and warn of what failed."""
+    if store.options.get(CoreOptions.WRITE_ONLY) or store.home.history is not None:
+        return
+    looks = _is_time_for_partitions(store, identifier)
+    for what, error in run_upkeep(store, batch=identifier == MAX_LONG, partitions=looks):
+        text = f"{store.name}: the commit is published, but {what} after it failed: {error!r}"
+        warnings.warn(f"{text}; the next commit tries it again", LakewrightWarning, stacklevel=6)
 
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self.waiting: dict[_Place, tuple[TableStore, int]] = {}
-        self.running: _Place | None = None
-        self.thread: threading.Thread | None = None
-        self.failures: dict[_Place, list[str]] = {}
-        self.checked: dict[_Place, float] = {}  # when partitions were looked at last
 
-    def add(self, store: TableStore, identifier: int) -> None:
-        """Let the thread, which is started if need be, work on a table."""
-        with self.changed:
-            self.waiting[_place(store)] = store, identifier
-            self.checked.setdefault(_place(store), time.monotonic())
-            if self.thread is None:
-                self.thread = threading.Thread(target=self._work, name="lakewright-upkeep", daemon=False)
-                self.thread.start()
+def _is_time_for_partitions(store: TableStore, identifier: int) -> bool:
+    """Return whether it is time to look for old partitions, and remember that it is done."""
+    options, place, now = store.options, (store.layout.root, store.layout.branch), time.monotonic()
+    if len(_checked) >= _PLACES_MAX:
+        _checked.clear()
+    interval = options.get(CoreOptions.PARTITION_EXPIRATION_CHECK_INTERVAL)
+    at_end = identifier == MAX_LONG and options.get(CoreOptions.END_INPUT_CHECK_PARTITION_EXPIRE)
+    due: bool = at_end or (now - _checked.setdefault(place, now)) * 1000 >= interval
+    if due:
+        _checked[place] = now
+    return due
 
-    def wait(self, store: TableStore, seconds: float) -> bool:
-        """Wait until nothing works on a table, or time is over; return whether nothing does."""
-        place = _place(store)
-        if threading.current_thread() is self.thread:
-            return True
-        with self.changed:
-            return self.changed.wait_for(lambda: place not in self.waiting and self.running != place, seconds)
 
-    def taken_failures(self, store: TableStore) -> list[str]:
-        """Return what failed on a table, once."""
-        with self.changed:
-            return self.failures.pop(_place(store), [])
+class HasStore(Protocol):
+    """A table."""
 
-    def wait_for_all(self) -> list[str]:
-        """Wait until nothing works on any table; return what failed and nobody was told."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.thread is None)
-            failures = [failure for found in self.failures.values() for failure in found]
-            self.failures.clear()
-            return failures
+    @property
+    def store(self) -> TableStore:
+        """The storage, schema and metadata of the table."""
+
+
+class Upkeep:
+    """Upkeep of a table on a thread of its own, beside writers in this process or elsewhere, while a block lasts.
+
+    The thread does every `interval` what the options of the table ask for: it creates tags, and expires tags,
+    partitions, snapshots and changelogs. Writers of a `write-only` table leave that to such a block. At its end the
+    thread does it once more and ends; what it could not do last is a LakewrightError.
+
+    >>> import tempfile, pyarrow as pa, lakewright as lw
+    >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+    >>> catalog.create_database("d")
+    >>> options = {"write-only": "true", "snapshot.num-retained.max": "1", "lakewright.expire.grace": "0 s"}
+    >>> options |= {"snapshot.num-retained.min": "1"}
+    >>> catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(pa.schema({"n": pa.int64()}), options=options))
+    >>> table = catalog.get_table("d.t")
+    >>> with Upkeep(table):
+    ...     for n in range(3):
+    ...         _ = lw.write_table(pa.table({"n": [n]}), table)
+    >>> table.store.snapshots.ids()
+    [3]
+    """
+
+    def __init__(self, table: HasStore, interval: DurationLike = timedelta(minutes=1)) -> None:
+        self._table = table
+        self._seconds = argument_checks.to_duration_millis("interval", interval) / 1000
+        self._ended = threading.Event()
+        self._failures: list[str] = []
+        self._thread = threading.Thread(target=self._work, name="lakewright-upkeep", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        if self._failures and error is None:
+            raise LakewrightError("; ".join(self._failures))
 
     def _work(self) -> None:
-        try:
-            while (found := self._next()) is not None:
-                self._run(*found)
-        finally:
-            with self.changed:
-                if self.thread is threading.current_thread():  # something ended it: let nobody wait for it
-                    self.waiting.clear()
-                    self.running = self.thread = None
-                self.changed.notify_all()
-
-    def _run(self, store: TableStore, identifier: int) -> None:
-        failures = run_upkeep(store, batch=identifier == MAX_LONG, partitions=self._due(store, identifier))
-        with self.changed:
-            if failures:
-                self.failures[_place(store)] = failures
-            self.running = None
-            self.changed.notify_all()
-
-    def _next(self) -> tuple[TableStore, int] | None:
-        with self.changed:
-            if not self.waiting:
-                self.thread = None  # under the lock: a table that is added now starts another thread
-                return None
-            self.running = next(iter(self.waiting))
-            return self.waiting.pop(self.running)
-
-    def _due(self, store: TableStore, identifier: int) -> bool:
-        """Return whether it is time to look for old partitions, and remember that it is done."""
-        options, place, now = store.options, _place(store), time.monotonic()
-        interval = options.get(CoreOptions.PARTITION_EXPIRATION_CHECK_INTERVAL)
-        at_end = identifier == MAX_LONG and options.get(CoreOptions.END_INPUT_CHECK_PARTITION_EXPIRE)
-        due = at_end or (now - self.checked[place]) * 1000 >= interval
-        if due:
-            self.checked[place] = now
-        return due
-
-
-_runs = _Runs()
-
-
-def _place(store: TableStore) -> _Place:
-    return store.layout.root, store.layout.branch
-
-
-def schedule(store: TableStore, identifier: int) -> None:
-    """Let the thread of this process do what the options of a table ask for. This does not wait for it."""
-    _warn(store)
-    if not store.options.get(CoreOptions.WRITE_ONLY) and store.home.history is None:
-        _runs.add(store, identifier)
-
-
-def wait(store: TableStore, seconds: float = WAIT_SECONDS) -> bool:
-    """Wait until nothing is left to do about a table, and warn of what failed; False: it takes longer than that."""
-    done = _runs.wait(store, seconds)
-    _warn(store)
-    return done
-
-
-def _warn(store: TableStore) -> None:
-    for failure in _runs.taken_failures(store):
-        warnings.warn(f"{failure}; the next commit tries it again", LakewrightWarning, stacklevel=5)
-
-
-def _finish() -> None:
-    """Let the process end once the runs are done, and tell what failed."""
-    for failure in _runs.wait_for_all():
-        warnings.warn(f"{failure}; the next commit tries it again", LakewrightWarning, stacklevel=2)
-
-
-# The process waits for the thread anyway, but closes all pools of threads before it does, and the runs use some. This
-# is called before that, as it was registered after the pools; functions of `atexit` are called after it.
-threading._register_atexit(_finish)  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public one
-
-
-def _forget() -> None:
-    """Begin anew in a forked process, which has no thread."""
-    global _runs  # noqa: PLW0603 - the state of the process
-    _runs = _Runs()
-
-
-os.register_at_fork(after_in_child=_forget)
+        is_last = False
+        while not is_last:
+            is_last = self._ended.wait(self._seconds)
+            try:
+                failures = run_upkeep(self._table.store.refreshed(), batch=False)
+            except Exception as error:  # noqa: BLE001 - it is tried again, and raised at the end
+                failures = [("the upkeep", error)]
+            self._failures = [f"{self._table.store.name}: {what} failed: {error!r}" for what, error in failures]

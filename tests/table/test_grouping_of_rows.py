@@ -242,3 +242,17 @@ def test_first_value_is_refused_where_deletes_remove_the_record() -> None:
     options = {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true", **_columns("first_value")}
     with pytest.raises(lw.InvalidInputError, match="first_non_null_value"):
         new_table("int", options)
+
+
+@pytest.mark.parametrize("history", ["+-u", "+u-u", "+-uu", "u", "uu"])
+def test_an_update_of_a_record_that_is_not_there_does_nothing(history: str) -> None:
+    kind, options, _ = TABLES["partial-update-remove"]
+    kinds = {"+": "+I", "u": "-U", "-": "-D"}
+    rows: list[Row] = [(kinds[c], {"k": 1, "a": n, "b": n, "s": n}) for n, c in enumerate(history)]
+    for groups in ([rows], [[row] for row in rows], [rows[:2], rows[2:]]):
+        table = new_table(kind, {**options, "write-only": "true"})
+        for group in groups:
+            write(table, group)
+        assert content(table) == []
+        write(table, [("+I", {"k": 1, "a": None, "b": 7, "s": None})])
+        assert content(table) == [str({"k": 1, "a": None, "b": 7, "s": None})]

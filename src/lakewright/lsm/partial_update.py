@@ -246,10 +246,9 @@ class PartialUpdate:
             self._check_retractable(groups, kinds)
             layers = groups.layers(self._cuts(groups, kinds))
         else:
-            # A -U does nothing, but a key that begins with one would begin with its values, and two make a -D.
-            updates = kinds == UPDATE_BEFORE
-            keep = ~updates
-            keep[groups.ends[np.logical_and.reduceat(updates, groups.starts)] - 1] = True
+            # A -U does nothing. Stored after a row that removes the record, it would bring back one without values, and
+            # stored before all others, its values would be those the record begins with.
+            keep = kinds != UPDATE_BEFORE
             layers = split_at_deletes(groups.only(keep), (kinds == DELETE)[keep])
         return [merge_several(layer, self.merge) for layer in layers]
 

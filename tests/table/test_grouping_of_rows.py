@@ -256,3 +256,15 @@ def test_an_update_of_a_record_that_is_not_there_does_nothing(history: str) -> N
         assert content(table) == []
         write(table, [("+I", {"k": 1, "a": None, "b": 7, "s": None})])
         assert content(table) == [str({"k": 1, "a": None, "b": 7, "s": None})]
+
+
+@pytest.mark.parametrize("function", ["first_value", "last_value"])
+def test_several_retracts_that_a_column_ignores_do_not_set_it_to_null(function: str) -> None:
+    kind, options, _ = TABLES[f"{function}-ignore-retract"]
+    adds: list[Row] = [("+I", {"k": 1, "a": 5, "b": 1, "s": 0})]
+    retracts: list[Row] = [("-U", {"k": 1, "a": 5, "b": 1, "s": n}) for n in (1, 2)]
+    for groups in ([adds, retracts], [retracts, adds]):
+        table = new_table(kind, {**options, "fields.b.ignore-retract": "true", "write-only": "true"})
+        for group in groups:
+            write(table, group)
+        assert [row["a"] for row in lw.read_table(table).to_pylist()] == [5]

@@ -268,3 +268,20 @@ def test_several_retracts_that_a_column_ignores_do_not_set_it_to_null(function: 
         for group in groups:
             write(table, group)
         assert [row["a"] for row in lw.read_table(table).to_pylist()] == [5]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_late_delete_is_refused_at_the_write_where_a_function_cannot_take_it_back(*, ignored: bool) -> None:
+    options = {**GROUP, **_columns("max"), "partial-update.remove-record-on-sequence-group": "s"}
+    table = new_table("int", {**options, "fields.a.ignore-retract": str(ignored).lower(), "write-only": "true"})
+    write(table, [("+I", {"k": 1, "a": 3, "b": 1, "s": 5})])
+    late: list[Row] = [("-D", {"k": 1, "a": None, "b": None, "s": 4})]
+    if ignored:
+        write(table, late)
+    else:
+        with pytest.raises(lw.InvalidInputError, match="ignore-retract"):
+            write(table, late)
+    assert content(table) == [str({"k": 1, "a": 3, "b": 1, "s": 5})]
+    if ignored:
+        write(table, [("-D", {"k": 1, "a": None, "b": None, "s": 6})])
+        assert content(table) == []

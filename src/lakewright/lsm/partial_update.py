@@ -255,10 +255,11 @@ class PartialUpdate:
     def _check_retractable(self, groups: KeyGroups, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
         """Refuse rows that a function cannot take back: once they are written, every merge of their keys would fail.
 
-        A -D that may remove the record is not refused, because only one that is late is taken back from the columns.
+        So is a -D that may remove the record: if it is late, it is taken back from the columns instead, and only the
+        rows that it meets later tell.
         """
+        refused = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
         for group in self.groups:
-            refused = kinds == UPDATE_BEFORE if group.removes else (kinds == UPDATE_BEFORE) | (kinds == DELETE)
             rows = groups.rows.select(list(group.names)).take(pa.array(groups.order[refused]))
             if any(column.null_count < len(column) for column in rows.columns):
                 for name in group.columns & self.functions.keys():

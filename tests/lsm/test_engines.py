@@ -23,7 +23,7 @@ from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from support.effort import examples
-from support.engine_reference import EXACT, RefusedError, Row, fold
+from support.engine_reference import EXACT, RETRACTS, RefusedError, Row, fold
 
 KINDS = ("+I", "-U", "+U", "-D")
 Values: TypeAlias = st.SearchStrategy[Any]
@@ -331,10 +331,15 @@ def merged_apart(spec: MergeRules, rows: Sequence[Row]) -> pa.Table:
 
 
 def as_history(schema: TableSchema, rows: Sequence[Row]) -> list[Row]:
-    """Return rows whose sequence fields rise; a record that is not there is added before it is changed."""
+    """Return rows whose sequence fields rise; a record that is not there is added before it is changed.
+
+    Rows that `ignore-delete` drops as they arrive are left out: they never come to a merge.
+    """
     out: list[Row] = []
     exists = False
     for kind, number, values in rows:
+        if kind in RETRACTS and exists and schema.options.get("ignore-delete") == "true":
+            continue
         rising = {name: AGES[str(schema.field(name).type)](number) for name in values if name[0] in "tgh"}
         for group in ("0", "1"):
             if number % 3 == int(group):  # this row does not touch the group

@@ -168,3 +168,34 @@ def test_a_merge_that_is_refused_adds_no_column(ctx: lw.SQLContext) -> None:
     assert "extra" not in ctx.sql("SELECT * FROM t").column_names
     assert _counts(ctx.sql(f"{text} WHEN MATCHED THEN UPDATE SET *")) == (0, 1, 0)
     assert _rows(ctx, "id, extra")[0] == (1, "new")
+
+
+@pytest.mark.parametrize("buckets", ["1", "4", "-1"])
+@pytest.mark.parametrize("by_text", [False, True])
+def test_a_merge_takes_the_zeros_of_a_key_for_equal_and_keeps_their_signs(
+    tmp_path: Path, buckets: str, *, by_text: bool
+) -> None:
+    context = lw.SQLContext(tmp_path)
+    context.catalog.create_database("default")
+    context.sql(
+        f"CREATE TABLE t (k DOUBLE NOT NULL, v INT) TBLPROPERTIES ('primary-key' = 'k', 'bucket' = '{buckets}')"
+    )
+
+    def merge(zero: float, value: int) -> None:
+        if by_text:
+            source = f"(SELECT CAST('{zero}' AS DOUBLE) AS k, {value} AS v) s"
+            changes = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
+            context.sql(f"MERGE INTO t USING {source} ON t.k = s.k {changes}")
+            return
+        rows = pa.table({"k": [zero], "v": pa.array([value], pa.int32())})
+        merged = context.catalog.get_table("default.t").merge(rows, on="k")
+        merged.when_matched_update().when_not_matched_insert().execute()
+
+    merge(-0.0, 1)
+    merge(0.0, 2)  # the same row, under its own key
+    table = context.catalog.get_table("default.t")
+    assert [str(tuple(row.values())) for row in lw.read_table(table).to_pylist()] == ["(-0.0, 2)"]
+    table.upsert(pa.table({"k": [0.0], "v": pa.array([3], pa.int32())}))  # a write: keys differ as their bits do
+    merge(-0.0, 4)
+    found = lw.read_table(table).to_pylist()
+    assert sorted(str(tuple(row.values())) for row in found) == ["(-0.0, 4)", "(0.0, 4)"]

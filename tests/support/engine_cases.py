@@ -6,6 +6,7 @@ commit is folded as a write buffer folds it, and then the commits of a key are f
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,7 +157,7 @@ def answer(
     """Return the rows that a batch read shows after these commits.
 
     `merged` are the commits whose writer merges the rows of a key without the older ones, which loses what some
-    retracts say: all of them, unless they are named. Rows of other commits are merged one by one.
+    retracts say: all of them, unless they are named. Rows of other commits are stored as this library stores them.
     """
     schema = new_table_schema(wish, time_millis=0)
     number, runs = 0, []
@@ -166,14 +167,46 @@ def answer(
             if not _is_dropped(schema, kind):
                 rows.append((kind, number, values))
             number += 1
-        runs += _folded(schema, rows) if merged is None or index in merged else [_apart(schema, row) for row in rows]
+        runs += _folded(schema, rows) if merged is None or index in merged else _stored(schema, rows)
     return [values for kind, _, values in _folded(schema, runs) if kind not in RETRACTS]
 
 
-def _apart(schema: TableSchema, row: Row) -> Row:
+def _stored(schema: TableSchema, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of a commit of this library, of which those that retract are not merged with others."""
+    keys: dict[Thing, list[Row]] = {}
+    for row in rows:
+        keys.setdefault(row[2]["k"], []).append(row)
+    out: list[Row] = []
+    for group in keys.values():
+        if schema.options.get("partial-update.remove-record-on-delete") == "true":
+            out += [_cleared(schema, row) for row in group if row[0] != "-U"]  # which does nothing
+        elif any(key.endswith(".sequence-group") for key in schema.options):
+            # Rows that add are merged. Functions that look at the order give something else for each of several late
+            # rows than for their merged row, which is late as a whole.
+            for retracts, rows_of_kind in itertools.groupby(group, key=lambda row: row[0] in RETRACTS):
+                some = list(rows_of_kind)
+                out += [_cleared(schema, row) for row in some] if retracts else _folded(schema, some)
+        elif schema.options.get("merge-engine") == "aggregation" and not _removes(schema) and _all_retract(group):
+            # One row, which takes back all that they do: a record that is not there does not become visible.
+            _, number, values = fold(schema, [("+I", number, values) for _, number, values in group])
+            out.append(("-U", number, values))
+        else:
+            out += [_cleared(schema, row) for row in group]
+    return out
+
+
+def _all_retract(rows: Sequence[Row]) -> bool:
+    return all(kind in RETRACTS for kind, *_ in rows)
+
+
+def _removes(schema: TableSchema) -> bool:
+    return any("remove-record-on" in key for key in schema.options)
+
+
+def _cleared(schema: TableSchema, row: Row) -> Row:
     """Return a row as this library writes it: one that removes a record has no values that later rows would keep."""
     kind, number, values = row
-    if kind != "-D" or not any("remove-record-on" in key for key in schema.options):
+    if kind != "-D" or not _removes(schema):
         return row
     groups = [key.split(".")[1] for key in schema.options if key.endswith(".sequence-group")]
     kept = {*schema.primary_keys, *schema.options.get("sequence.field", "").split(","), *",".join(groups).split(",")}

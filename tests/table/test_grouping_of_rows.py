@@ -242,3 +242,46 @@ def test_first_value_is_refused_where_deletes_remove_the_record() -> None:
     options = {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true", **_columns("first_value")}
     with pytest.raises(lw.InvalidInputError, match="first_non_null_value"):
         new_table("int", options)
+
+
+@pytest.mark.parametrize("history", ["+-u", "+u-u", "+-uu", "u", "uu"])
+def test_an_update_of_a_record_that_is_not_there_does_nothing(history: str) -> None:
+    kind, options, _ = TABLES["partial-update-remove"]
+    kinds = {"+": "+I", "u": "-U", "-": "-D"}
+    rows: list[Row] = [(kinds[c], {"k": 1, "a": n, "b": n, "s": n}) for n, c in enumerate(history)]
+    for groups in ([rows], [[row] for row in rows], [rows[:2], rows[2:]]):
+        table = new_table(kind, {**options, "write-only": "true"})
+        for group in groups:
+            write(table, group)
+        assert content(table) == []
+        write(table, [("+I", {"k": 1, "a": None, "b": 7, "s": None})])
+        assert content(table) == [str({"k": 1, "a": None, "b": 7, "s": None})]
+
+
+@pytest.mark.parametrize("function", ["first_value", "last_value"])
+def test_several_retracts_that_a_column_ignores_do_not_set_it_to_null(function: str) -> None:
+    kind, options, _ = TABLES[f"{function}-ignore-retract"]
+    adds: list[Row] = [("+I", {"k": 1, "a": 5, "b": 1, "s": 0})]
+    retracts: list[Row] = [("-U", {"k": 1, "a": 5, "b": 1, "s": n}) for n in (1, 2)]
+    for groups in ([adds, retracts], [retracts, adds]):
+        table = new_table(kind, {**options, "fields.b.ignore-retract": "true", "write-only": "true"})
+        for group in groups:
+            write(table, group)
+        assert [row["a"] for row in lw.read_table(table).to_pylist()] == [5]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_a_late_delete_is_refused_at_the_write_where_a_function_cannot_take_it_back(*, ignored: bool) -> None:
+    options = {**GROUP, **_columns("max"), "partial-update.remove-record-on-sequence-group": "s"}
+    table = new_table("int", {**options, "fields.a.ignore-retract": str(ignored).lower(), "write-only": "true"})
+    write(table, [("+I", {"k": 1, "a": 3, "b": 1, "s": 5})])
+    late: list[Row] = [("-D", {"k": 1, "a": None, "b": None, "s": 4})]
+    if ignored:
+        write(table, late)
+    else:
+        with pytest.raises(lw.InvalidInputError, match="ignore-retract"):
+            write(table, late)
+    assert content(table) == [str({"k": 1, "a": 3, "b": 1, "s": 5})]
+    if ignored:
+        write(table, [("-D", {"k": 1, "a": None, "b": None, "s": 6})])
+        assert content(table) == []

@@ -243,6 +243,7 @@ def _as_adds(steps: ColumnSteps) -> ColumnSteps:
     return ColumnSteps(steps.rows, np.full(len(steps), ADD, np.int8), steps.group, steps.count)
 
 
+_NULL_COUNTS = frozenset({LAST, "first_value"})  # a row that adds null is not the same to these as no row
 _LOSSES: Mapping[str, Aggregate] = {
     LAST_NON_NULL: _lost_last,
     "product": _lost_factor,
@@ -254,7 +255,14 @@ _LOSSES: Mapping[str, Aggregate] = {
 
 def loses_retracts(function: ColumnFunction) -> bool:
     """Whether a retract is not told by the merged value alone, as long as older rows are missing."""
-    return function.name in _LOSSES and not function.ignore_retract
+    return function.name in (_NULL_COUNTS if function.ignore_retract else _LOSSES)
+
+
+def taken_back(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array:
+    """Return the value that takes back what the steps of each key, which are all retracts, take back one by one."""
+    if function.ignore_retract:
+        return pa.nulls(steps.count, column.type)
+    return AGGREGATES[function.name](column, _as_adds(steps), replace(function, count_limit=None))
 
 
 # By the names of `column_functions.FITS`.
@@ -349,9 +357,37 @@ class Aggregation:
         return rows
 
     def _merge_latest(self, groups: KeyGroups) -> list[pa.Table]:
-        merged = merge_several(groups, self.merge)
-        before = self._lost_rows(groups)
+        kinds = groups.rows.column(VALUE_KIND.name).to_numpy()[groups.order]
+        adds = (kinds != UPDATE_BEFORE) & (kinds != DELETE)
+        counts = groups.ends - groups.starts
+        retract = np.repeat(~np.logical_or.reduceat(adds, groups.starts), counts) if len(groups) else adds
+        merged = merge_several(groups.only(~retract), self.merge)
+        if retract.any():  # the merged row of such rows would add
+            lone = merge_several(groups.only(retract), self._merge_retracts)
+            place = np.empty(len(groups), np.int64)
+            place[np.append(np.flatnonzero(~retract[groups.starts]), np.flatnonzero(retract[groups.starts]))] = (
+                np.arange(len(groups))
+            )
+            merged = take_sorted_rows(pa.concat_tables([merged, lone]), place)
+        before = self._lost_rows(groups.only(~retract))
         return [merged] if before is None else [before, merged]
+
+    def _merge_retracts(self, groups: KeyGroups) -> pa.Table:
+        """Return a row of kind -U per group, whose rows all retract."""
+        rows, steps = groups.rows, self._steps(groups)
+        last = take_sorted_rows(rows, groups.order[groups.ends - 1])
+        columns = []
+        for field in rows.schema:
+            column = one_array(last.column(field.name))
+            if field.name == VALUE_KIND.name:
+                columns.append(pa.array(np.full(len(groups), UPDATE_BEFORE, np.int8)))
+            elif field.name not in self.functions or field.name in self.sequence:
+                columns.append(column)
+            else:
+                function = self.functions[field.name]
+                gone = taken_back(one_array(rows.column(field.name)), steps, function)
+                columns.append(_without_nulls(gone, column, function) if field.name in self.required else gone)
+        return pa.Table.from_arrays(columns, schema=rows.schema)
 
     def _lost_rows(self, groups: KeyGroups) -> pa.Table | None:
         """Return a row of kind -U for each key of several rows that take back what only older rows have."""

@@ -50,8 +50,9 @@ class KeyGroups:
 
     def only(self, keep: Flags) -> KeyGroups:
         """Return the same groups without some places of their order; groups without rows are left out."""
-        ends = np.cumsum(np.add.reduceat(keep.astype(np.int64), self.starts)) if len(self) else self.ends
-        starts = np.append(0, ends[:-1])
+        counts = np.add.reduceat(keep.astype(np.int64), self.starts) if len(self) else np.empty(0, np.int64)
+        ends = np.cumsum(counts)
+        starts = ends - counts
         filled = ends > starts
         return KeyGroups(self.rows, self.order[keep], starts[filled], ends[filled])
 
@@ -100,8 +101,9 @@ class MergeFunction(Protocol):
     def merge_apart(self, groups: KeyGroups) -> list[pa.Table]:
         """Return what all rows of the groups do to older rows that are not here, as rows that follow each other.
 
-        Each table has a group once at most, in their order; a later table has the later rows. Merged with any older
-        rows, the tables give what the rows themselves give. Groups of one row are allowed, unlike in `merge`.
+        Each table has a group once at most, in their order; a later table has the later rows, and the last one all
+        groups whose rows do anything. Merged with any older rows, the tables give what the rows themselves give. Groups
+        of one row are allowed, unlike in `merge`.
         """
 
 

@@ -104,7 +104,8 @@ class MergeRules:
     def fold_apart(self, groups: KeyGroups) -> list[pa.Table]:
         """Merge rows in merge order whose older rows are elsewhere, to tables with one row per key at most, by age.
 
-        There is one table, unless rows retract what only older rows tell. The last has all keys.
+        There is one table, unless rows retract what only older rows tell. The last has all keys but those whose rows do
+        nothing, whatever the older ones are.
         """
         if self.function is None or not self.keeps_apart or not has_retracts(groups.rows):
             return [self.fold_groups(groups)]

@@ -246,20 +246,20 @@ class PartialUpdate:
             self._check_retractable(groups, kinds)
             layers = groups.layers(self._cuts(groups, kinds))
         else:
-            # A -U does nothing, but a key that begins with one would begin with its values, and two make a -D.
-            updates = kinds == UPDATE_BEFORE
-            keep = ~updates
-            keep[groups.ends[np.logical_and.reduceat(updates, groups.starts)] - 1] = True
+            # A -U does nothing. Stored after a row that removes the record, it would bring back one without values, and
+            # stored before all others, its values would be those the record begins with.
+            keep = kinds != UPDATE_BEFORE
             layers = split_at_deletes(groups.only(keep), (kinds == DELETE)[keep])
         return [merge_several(layer, self.merge) for layer in layers]
 
     def _check_retractable(self, groups: KeyGroups, kinds: np.ndarray[tuple[int, ...], np.dtype[np.int8]]) -> None:
         """Refuse rows that a function cannot take back: once they are written, every merge of their keys would fail.
 
-        A -D that may remove the record is not refused, because only one that is late is taken back from the columns.
+        So is a -D that may remove the record: if it is late, it is taken back from the columns instead, and only the
+        rows that it meets later tell.
         """
+        refused = (kinds == UPDATE_BEFORE) | (kinds == DELETE)
         for group in self.groups:
-            refused = kinds == UPDATE_BEFORE if group.removes else (kinds == UPDATE_BEFORE) | (kinds == DELETE)
             rows = groups.rows.select(list(group.names)).take(pa.array(groups.order[refused]))
             if any(column.null_count < len(column) for column in rows.columns):
                 for name in group.columns & self.functions.keys():

@@ -171,6 +171,7 @@ def test_rows_that_match_but_meet_no_clause_are_not_inserted() -> None:
         ("name", "the source has no column 'name' to match by"),
         (["nothing"], "has no column 'nothing' to match by"),
         (["name"], "the source has no column 'name' to match by"),
+        (["ID"], "the table has no column 'ID' to match by; did you mean 'id'?"),
         ("t.id = s.text", "cannot be compared"),
         ("t.id =", "found the end"),
     ],
@@ -178,8 +179,9 @@ def test_rows_that_match_but_meet_no_clause_are_not_inserted() -> None:
 def test_conditions_that_join_nothing_are_refused(on: str | list[str], says: str) -> None:
     table = table_of("plain")
     source = pa.table({"id": [1], "n": [1], "text": ["x"]})
-    with pytest.raises((InvalidInputError, ColumnNotExistException), match=says) as caught:
+    with pytest.raises((InvalidInputError, ColumnNotExistException)) as caught:
         table.merge(source, on).when_matched_delete().execute()
+    assert says in str(caught.value)
     assert "d.t" in str(caught.value)
 
 

@@ -166,3 +166,22 @@ def test_frames_are_given_by_keyword_for_one_statement(ctx: lw.SQLContext) -> No
     assert ctx.sql("SELECT * FROM new").to_pylist() == [{"id": 9}]
     with pytest.raises(lw.InvalidInputError, match="data takes"):
         ctx.sql("SELECT * FROM new", new=7)
+
+
+def test_columns_of_the_place_of_a_row_are_read_where_a_query_names_them(ctx: lw.SQLContext) -> None:
+    _made(ctx, "a", pa.table({"id": [1, 2, 3]}))
+    lw.write_table(pa.table({"id": [4]}), ctx.catalog.get_table("default.a"))
+    keyed = lw.Schema.from_pyarrow_schema(pa.schema({"id": pa.int64()}), primary_keys=["id"], options={"bucket": "1"})
+    ctx.catalog.create_table("default.k", keyed)
+    for _ in range(2):
+        lw.write_table(pa.table({"id": [4]}), ctx.catalog.get_table("default.k"))
+    assert ctx.sql("SELECT __paimon_row_index AS at FROM a WHERE id >= 3 ORDER BY id").to_pydict() == {"at": [2, 0]}
+    files = ctx.sql(
+        "SELECT count(*) AS n FROM a GROUP BY __PAIMON_FILE_PATH HAVING max(__paimon_bucket) = 0 ORDER BY n"
+    )
+    assert files.to_pydict() == {"n": [1, 3]}
+    joined = ctx.sql("SELECT a.__paimon_row_index AS at FROM a JOIN k ON a.id = k.id")
+    assert joined.to_pydict() == {"at": [0]}
+    assert ctx.sql("SELECT * FROM a").column_names == ["id"]
+    with pytest.raises(lw.UnsupportedError, match="__paimon_bucket"):
+        ctx.sql("SELECT __paimon_bucket FROM k")

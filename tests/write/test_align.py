@@ -372,6 +372,13 @@ def test_wrong_sets_of_columns_are_named(data: pa.Table, column_name: str, words
     assert caught.value.column == column_name
 
 
+def test_a_field_in_another_case_is_suggested() -> None:
+    inner = RowType(True, [DataField(2, "a", AtomicType("INT"))])  # noqa: FBT003 - as everywhere
+    fields = [DataField(0, "d", ArrayType(True, inner))]  # noqa: FBT003
+    with pytest.raises(InvalidInputError, match=r"did you mean 'd\.element\.a'\? names are case sensitive"):
+        align(pa.table({"d": [[{"A": 1}]]}), fields, table="t")
+
+
 def test_odd_names_are_only_names() -> None:
     names = ["a.b", "ü", "select", "a b", "ROW", "x" * 300, "a/../b", "'"]
     fields = tuple(DataField(i, name, atomic("INT")) for i, name in enumerate(names))

@@ -23,6 +23,7 @@ from lakewright.dml.assignments import ColumnScope, check_assignments, refuse_na
 from lakewright.dml.change_plan import ChangePlan, ClauseRule
 from lakewright.dml.matching import Condition, JoinPair, RowCondition, ScopedText, parse
 from lakewright.errors import ColumnNotExistException, InvalidInputError
+from lakewright.spec.argument_checks import suggest_name
 from lakewright.spec.arrow_types import from_arrow_type
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
@@ -148,7 +149,7 @@ def _condition_on(table: str, scope: ColumnScope, on: On) -> Condition:
         for side, known in (("table", target), ("source", source)):
             if name not in known:
                 raise ColumnNotExistException(
-                    f"table {table}: the {side} has no column {name!r} to match by; it has {', '.join(known)}",
+                    f"table {table}: the {side} has no column {name!r} to match by; {suggest_name(name, known)}",
                     table=table,
                     column=name,
                 )

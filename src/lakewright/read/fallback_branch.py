@@ -15,6 +15,7 @@ from lakewright.metadata.schema_files import SchemaFiles
 from lakewright.metadata.table_store import TableStore, apply_layout_options
 from lakewright.read.projection import Projection
 from lakewright.read.time_travel import has_time_travel, with_snapshot_schema
+from lakewright.spec.system_columns import METADATA_IDS
 from lakewright.spec.table_options import TRAVEL, CoreOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType, with_nullable
@@ -41,7 +42,7 @@ class OtherBranch:
         """Return the same columns with the field ids of this branch."""
         known = {field.name: field for field in self.store.schema.fields}
         for field in wanted.read_fields:
-            if field.name not in known:
+            if field.name not in known and field.id not in METADATA_IDS:
                 raise InvalidInputError(
                     f"{self.store.name}: the column {field.name} numbers the rows of one branch, and rows of two "
                     "branches may have the same number; leave it out, or read one branch alone, from a copy of the "
@@ -49,7 +50,7 @@ class OtherBranch:
                     table=self.store.name,
                     column=field.name,
                 )
-        return replace(wanted, read_fields=tuple(_renumbered(f, known[f.name]) for f in wanted.read_fields))
+        return replace(wanted, read_fields=tuple(_renumbered(f, known.get(f.name, f)) for f in wanted.read_fields))
 
 
 def other_branch(store: TableStore, shown: TableStore) -> OtherBranch | None:

@@ -38,7 +38,7 @@ from lakewright.read.split_planning import (
     sequence_is_order,
     split_of,
 )
-from lakewright.read.split_reader import SplitReader, Unit
+from lakewright.read.split_reader import SplitReader, Unit, check_places_are_known
 from lakewright.read.time_travel import READERS_MAX, SCAN_MODE, Between, ChangeMode, event_mode, resolve_between
 from lakewright.spec.manifest import ADD, DataFile, ManifestEntry
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns
@@ -328,6 +328,7 @@ _SIDE = "_SIDE"  # of a row while two states are compared: 0 before, 1 after
 
 def units_of(reader: SplitReader, split: DataSplit) -> list[Unit]:
     """Return the parts of any split that can be read concurrently."""
+    check_places_are_known(reader.store, reader.projection, split)
     if reader.projection.rows is not None:
         return [partial(_read_lists, reader, reader.projection.rows, split)]
     if split.before is not None:

@@ -31,6 +31,7 @@ from lakewright.spec.argument_checks import TimestampLike
 from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
 from lakewright.spec.schema_checks import check_supported_for_read
+from lakewright.spec.system_columns import METADATA_IDS, metadata_fields
 from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField, with_nullable
 
@@ -92,7 +93,7 @@ class ReadBuilder:
         """Read some columns, in this order. `a.b` gives the field of a ROW as column `a_b`; a mapping names columns."""
         with with_table_name(self._store.name):
             columns = to_columns("columns", projection)
-            plan_projection(self._store.schema.fields, columns, hidden=self._hidden_fields())
+            plan_projection(self._store.schema.fields, columns, hidden=self._named_fields(columns))
         self._columns = columns
         return self
 
@@ -154,9 +155,8 @@ class ReadBuilder:
         """Return what reads the splits of a plan."""
         projection = self._projection()
         with with_table_name(self._store.name):
-            check_supported_for_read(
-                self._store.schema, [f.name for f in projection.read_fields if f not in ROW_TRACKING_FIELDS]
-            )
+            stored = [f for f in projection.read_fields if f not in ROW_TRACKING_FIELDS and f.id not in METADATA_IDS]
+            check_supported_for_read(self._store.schema, [f.name for f in stored])
             if self._other is not None:
                 self._other.projection(projection)  # a column that the other branch lacks is refused here
         return self._read_class(self._store, projection, self._predicate, self._limit, self.new_scan())
@@ -181,11 +181,18 @@ class ReadBuilder:
 
     def _projection(self) -> Projection:
         fields = self._store.schema.fields
-        made = plan_projection(fields, self._columns, self._predicate, hidden=self._hidden_fields())
+        made = plan_projection(fields, self._columns, self._predicate, hidden=self._named_fields(self._columns))
         return made if self._kind_column is None else made.with_kinds(self._kind_column)
 
     def _hidden_fields(self) -> tuple[DataField, ...]:
         return ROW_TRACKING_FIELDS if self._store.options.get(CoreOptions.ROW_TRACKING_ENABLED) else ()
+
+    def _named_fields(self, columns: Sequence[str] | Mapping[str, str] | None) -> tuple[DataField, ...]:
+        """Return the columns that these may name beside those of the table."""
+        named = columns.values() if isinstance(columns, Mapping) else columns or ()
+        heads = {name.partition(".")[0] for name in named}
+        metadata = (field for field in metadata_fields(self._store.schema) if field.name in heads)
+        return (*self._hidden_fields(), *metadata)
 
     def _all_fields(self) -> tuple[DataField, ...]:
         return (*self._store.schema.fields, *self._hidden_fields())

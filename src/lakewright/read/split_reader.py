@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.errors import UnsupportedError
 from lakewright.formats.deletion_vectors import Positions, live_mask
 from lakewright.lsm.merge_rows import MergeRules, drop_retracts
 from lakewright.lsm.sorted_runs import Section, merge_runs, sections
@@ -28,13 +29,14 @@ from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.projection import Projection
 from lakewright.read.pruning import written_fields
 from lakewright.spec.arrow_take import filtered
+from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.manifest import DataFile
 from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns, simplify
 from lakewright.spec.scalars import to_array
-from lakewright.spec.system_columns import ROW_ID, SEQUENCE_NUMBER
+from lakewright.spec.system_columns import BUCKET, FILE_PATH, METADATA_IDS, ROW_ID, ROW_INDEX, SEQUENCE_NUMBER
 from lakewright.spec.table_options import CoreOptions
-from lakewright.spec.types import DataField, Value
+from lakewright.spec.types import DataField, RowType, Value
 from lakewright.storage.concurrency import mapped
 
 Unit: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
@@ -141,22 +143,20 @@ class SplitReader:
         None stands for all of them. What cannot match `residual` may be left out, a batch at a time.
         """
         known = self._known(split)
-        constants = [
-            to_array([known[f.name]], f.type)[0] if f.name in known else None for f in self.projection.read_fields
-        ]
+        constants = [_constant(split, group, field, known) for field in self.projection.read_fields]
         with explain_missing_files(self.store, split.snapshot_id):
             deleted = self._deleted(split, group)
             batch_rows = None if deleted is None else _FILTERED_ROWS
             for position, batch in self._rows(split, group, residual, batch_rows):
                 live = None if deleted is None else live_mask(deleted, position, batch.num_rows)
-                yield position, self._completed(batch, constants), live
+                yield position, self._completed(batch, constants, position), live
 
     def _rows(
         self, split: DataSplit, group: Sequence[int], residual: Predicate, batch_rows: int | None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the columns that files hold, with the positions of their first rows; all rows count."""
         keys = self.store.schema.partition_keys
-        fields = tuple(field for field in self.projection.read_fields if field.name not in keys)
+        fields = tuple(f for f in self.projection.read_fields if f.name not in keys and f.id not in METADATA_IDS)
         file = split.files[group[0]]
         within = split.ranges().get(file.file_name)
         if len(group) == 1:
@@ -197,12 +197,19 @@ class SplitReader:
         anchor = next(at for at in group if split.deletion_files[at] is deletion)
         return self._files(split).deleted(split.files[anchor], deletion)
 
-    def _completed(self, batch: pa.RecordBatch, constants: Sequence[pa.Scalar | None]) -> pa.RecordBatch:
-        """Put the partition columns among those that the file holds."""
+    def _completed(self, batch: pa.RecordBatch, constants: Sequence[pa.Scalar | None], position: int) -> pa.RecordBatch:
+        """Put the partition and metadata columns among those that the file holds."""
         stored = iter(batch.columns)
-        rows = batch.num_rows
-        columns = [next(stored) if scalar is None else pa.repeat(scalar, rows) for scalar in constants]
-        return _batch(columns, [f.name for f in self.projection.read_fields], rows)
+        rows, fields = batch.num_rows, self.projection.read_fields
+        columns = []
+        for field, scalar in zip(fields, constants, strict=True):
+            if scalar is not None:
+                columns.append(pa.repeat(scalar, rows))
+            elif field.id == ROW_INDEX.id:
+                columns.append(pa.array(np.arange(position, position + rows, dtype=np.int64)))
+            else:
+                columns.append(next(stored))
+        return _batch(columns, [field.name for field in fields], rows)
 
     def _selected(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
         """Drop rows that are deleted or do not match, and keep the columns of the result."""
@@ -212,6 +219,43 @@ class SplitReader:
             mask = matched if mask is None else pc.and_kleene(mask, matched)
         out = self.projection.apply(batch)
         return out if mask is None else filtered(out, mask, pc.sum(mask).as_py() or 0)
+
+
+def check_places_are_known(store: TableStore, projection: Projection, split: DataSplit) -> None:
+    """Raise UnsupportedError if a metadata column is asked of rows that do not come from one file each."""
+    named = [field for field in projection.read_fields if field.id in METADATA_IDS]
+    if not named or split.before is not None:
+        return
+    if split.needs_merge or (split.streaming and store.schema.primary_keys):
+        raise UnsupportedError(
+            f"{store.name}: {named[0].name} says where a row is stored, but rows of this table are merged as they are "
+            "read; leave it out, or compact the table first with table.compact(full=True)",
+            table=store.name,
+            column=named[0].name,
+        )
+    if FILE_PATH in named and any(len(group) > 1 for group in split.row_groups()):
+        raise UnsupportedError(
+            f"{store.name}: {FILE_PATH.name} is the file of a row, but columns of rows are stored in several files; "
+            "leave it out, or compact the table first with table.compact(full=True)",
+            table=store.name,
+            column=FILE_PATH.name,
+        )
+
+
+def _constant(
+    split: DataSplit, group: Sequence[int], field: DataField, partition: Mapping[str, Value]
+) -> pa.Scalar | None:
+    """Return the value that a column has in all rows of a group, as the manifest knows it; None: it differs."""
+    if field.name in partition:
+        return to_array([partition[field.name]], field.type)[0]
+    if field.id == FILE_PATH.id:
+        return pa.scalar(split.file_paths[group[0]])
+    if field.id == BUCKET.id:
+        return pa.scalar(split.bucket, pa.int32())
+    if field.id in METADATA_IDS and isinstance(field.type, RowType):
+        values = [to_array([partition[inner.name]], inner.type) for inner in field.type.fields]
+        return pa.StructArray.from_arrays(values, fields=list(to_arrow_type(field.type)))[0]
+    return None
 
 
 def _batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:

@@ -26,7 +26,7 @@ from lakewright.read.fallback_branch import OtherBranch
 from lakewright.read.incremental import units_of
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.projection import Projection
-from lakewright.read.split_reader import SplitReader
+from lakewright.read.split_reader import SplitReader, check_places_are_known
 from lakewright.read.split_sharing import cut_splits
 from lakewright.read.table_scan import Plan, TableScan
 from lakewright.spec import argument_checks
@@ -343,6 +343,8 @@ class TableRead:
         splits = argument_checks.check_instances("splits", splits, DataSplit, "splits of a plan")
         opened: dict[str, int] | None = {} if has_listeners("read") else None
         readers = self._readers(splits, opened)
+        for split in splits:
+            check_places_are_known(self._store, self._projection, split)
         if self._limit is not None:
             threads, ahead_max = 1, 1  # a limit is mostly small; what is decoded ahead is mostly thrown away
         piece_bytes = 0 if ahead_max is None else _PIECE_BYTES

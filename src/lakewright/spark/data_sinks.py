@@ -31,6 +31,7 @@ from lakewright.engine.engine_job import (
     serialize_messages,
 )
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.spark.frame_columns import CASE_SENSITIVE, Renames, renamed_batches, renamed_schema, resolve_names
 from lakewright.spark.source_options import FORMAT, READ, READ_TASKS, SourceOptions
 from lakewright.spark.spark_engine import SparkTaskResult, complete_batches, has_losers, remove_if_given_up
 from lakewright.spark.spark_features import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -63,11 +64,20 @@ def task_context(table: str) -> TaskContext:
     return context
 
 
-def write_rows(job: WriteJob, context: TaskContext, batches: Iterator[pa.RecordBatch]) -> TaskWritten:
+def write_rows(job: WriteJob, context: TaskContext, batches: Iterator[pa.RecordBatch], renames: Renames) -> TaskWritten:
     """Write the rows of one task into files that no snapshot names yet."""
+    # The process that plans does not see the settings of the session, but tasks do.
+    if renames and str(context.getLocalProperty(CASE_SENSITIVE)).lower() == "true":
+        path, name = next(iter(renames.items()))
+        raise InvalidInputError(
+            f"table {job.store.name}: there is no column {'.'.join(path)!r} to write (did you mean {name!r}? names are "
+            f"case sensitive where {CASE_SENSITIVE} is true)",
+            table=job.store.name,
+            column=".".join(path),
+        )
     this = TaskId(context.partitionId(), context.taskAttemptId())
     with job.open_writer(this.number, this.attempt) as writer:
-        for batch in complete_batches(batches):
+        for batch in renamed_batches(complete_batches(batches), renames):
             writer.write(batch)
         payload = serialize_messages(writer.prepare())
     remove_if_given_up(job.store, job.write_id, this)
@@ -118,7 +128,9 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._store = table.store
         self._overwrite = overwrite
         self._job = with_shared_buckets(WriteJob.new(table.store, overwrite=overwrite))
-        self._job.check_input(arrow_schema_of(schema))
+        columns = arrow_schema_of(schema)
+        self._renames = resolve_names(columns, table.store)
+        self._job.check_input(renamed_schema(columns, self._renames))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Write the rows of one task into files that no snapshot names yet."""
@@ -126,7 +138,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         query_id = context.getLocalProperty(_QUERY_ID)
         if not query_id:
             raise LakewrightError(f"{self._store.name}: Spark does not say which streaming query this task belongs to")
-        return replace(write_rows(self._job, context, iterator), query_id=query_id)
+        return replace(write_rows(self._job, context, iterator, self._renames), query_id=query_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish a batch, or remove its files where an earlier run has published it."""
@@ -215,7 +227,9 @@ def table_sink(given: SourceOptions, schema: sql.StructType, *, overwrite: bool)
             "a view without these options, or with lakewright.spark.write_table(df, table)"
         )
     table = given.open()
-    columns = arrow_schema_of(schema)
+    given_columns = arrow_schema_of(schema)
+    renames = resolve_names(given_columns, table.store)
+    columns = renamed_schema(given_columns, renames)
     if PARTITIONS in given.words and not overwrite:
         raise InvalidInputError(
             "the option 'partitions' says what an overwrite replaces; leave it out of mode('append') and INSERT INTO",
@@ -228,7 +242,7 @@ def table_sink(given: SourceOptions, schema: sql.StructType, *, overwrite: bool)
         table = table.copy({_DYNAMIC: str(replaced.dynamic).lower()})
     job = with_shared_buckets(WriteJob.new(table.store, overwrite=overwrite))
     job.check_input(columns)
-    return SparkTableSink(table, job, replaced)
+    return SparkTableSink(table, job, replaced, renames)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +256,19 @@ class ReplacedPartitions:
 class SparkTableSink(DataSourceArrowWriter):
     """Writes a frame: as a writer in tasks, and as the one who commits on the driver."""
 
-    def __init__(self, table: FileStoreTable, job: WriteJob, replaced: ReplacedPartitions | None) -> None:
+    def __init__(
+        self, table: FileStoreTable, job: WriteJob, replaced: ReplacedPartitions | None, renames: Renames
+    ) -> None:
         self._table = table
         self._job = job
         self._replaced = replaced
+        self._renames = renames
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Write the rows of one task into files that no snapshot names yet."""
         context = task_context(self._table.name)
         rows = iterator if context.partitionId() == 0 else self._refused_if_any(iterator)
-        return write_rows(self._job, context, rows)
+        return write_rows(self._job, context, rows, self._renames)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks wrote in one snapshot; where that fails, Spark calls `abort`."""

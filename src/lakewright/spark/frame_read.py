@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakewright.errors import InvalidInputError
 from lakewright.read.data_split import DataSplit
 from lakewright.read.read_builder import Columns, ReadBuilder, ReadRequest, SnapshotRange
+from lakewright.read.split_reader import check_places_are_known
 from lakewright.read.table_read import TableRead
 from lakewright.spark.column_filters import to_column
 from lakewright.spark.computed_vectors import DividedSplits, MergeWay, divide_splits
@@ -111,6 +112,8 @@ def _framed(
     planned = read.new_plan().splits() if splits is None else list(splits)
     frames = []
     for one, some in read.by_branch(planned):
+        for split in some:
+            check_places_are_known(one.store, one.projection, split)
         scanned = one.unfiltered() if filters_again else one
         divided = _divided(spark, scanned, some)
         if not divided.by_bits:

@@ -26,6 +26,7 @@ from lakewright.engine.job_progress import ProgressCallback
 from lakewright.engine_registry import refuse_pandas_on_spark
 from lakewright.errors import InvalidInputError
 from lakewright.spark.bucket_shuffle import cluster
+from lakewright.spark.frame_columns import with_table_names
 from lakewright.spark.spark_engine import SparkEngine, SparkWork, Task, compacting_on
 from lakewright.spark.spark_progress import Counter, final_line, following_progress
 from lakewright.spark.spark_session import check_session
@@ -70,6 +71,7 @@ def write_spark(
         )
     instead = ", or lakewright.spark.foreach_batch for the batches of a stream"
     job, publication = job_of_builder(write, overwrite=overwrite, instead=instead)
+    df = with_table_names(df, job.store)
     return write_frame(df, job, publication, SparkWriteSettings(concurrency, options=spark_options))
 
 
@@ -95,6 +97,7 @@ def write_micro_batch(
     snapshot = target.store.snapshots.of_user(commit_user) or recorded_batch(target.store, commit_user, batch_id)
     if snapshot is not None and snapshot.commit_identifier >= batch_id:
         return earlier_write_result(target.store, snapshot, run=compacting_on(df.sparkSession))
+    df = with_table_names(df, target.store)
     if mode == "upsert":
         refuse_lookup(target, arrow_schema_of(df.schema).names)
     replaced: dict[str, object] | None = {} if mode == "overwrite" else None

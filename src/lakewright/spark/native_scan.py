@@ -212,6 +212,7 @@ _WIDTH = {root: place for place, root in enumerate(INTEGER_BITS)}
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # that hold every value of an integer type
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"  # Spark reads this text as null
 _SYSTEM_NAMES = frozenset({"_sequence_number", "_value_kind", "_row_id", "_metadata"})
+_SYSTEM_PREFIXES = (KEY_PREFIX.lower(), "__paimon_")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -237,7 +238,7 @@ def _names_are_plain(fields: Sequence[DataField]) -> bool:
     """Return whether Spark can tell columns apart, also if it ignores upper and lower case."""
     names = [field.name.lower() for field in fields]
     inside = [_names_are_plain(part.fields) for field in fields for part in _rows_inside(field.type)]
-    taken = any(name in _SYSTEM_NAMES or name.startswith(KEY_PREFIX.lower()) for name in names)
+    taken = any(name in _SYSTEM_NAMES or name.startswith(_SYSTEM_PREFIXES) for name in names)
     return len(set(names)) == len(names) and not taken and all(inside)
 
 

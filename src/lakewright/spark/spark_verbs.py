@@ -56,6 +56,7 @@ from lakewright.maintenance.verify_table import check_depth, checking_on, verify
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
 from lakewright.spark.bucket_shuffle import check_distribution
+from lakewright.spark.frame_columns import table_names, with_table_names
 from lakewright.spark.frame_operations import with_column
 from lakewright.spark.frame_write import SparkWriteSettings, check_frame, write_frame
 from lakewright.spark.row_matching import (
@@ -75,6 +76,7 @@ from lakewright.spark.row_matching import (
 from lakewright.spark.spark_engine import SparkEngine, SparkWork, compacting_on, size_of
 from lakewright.spark.spark_session import check_session, in_session_zone
 from lakewright.spark.spark_types import arrow_schema_of
+from lakewright.spec import argument_checks
 from lakewright.spec.argument_checks import Distribution, DurationLike, PathLike, Properties, SchemaMode, WriteMode
 from lakewright.spec.filters import Filter
 from lakewright.spec.predicate import TRUE
@@ -167,6 +169,7 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     if run is not None and run.earlier is not None:
         return earlier_write_result(target.store, run.earlier, run=compacting_on(df.sparkSession))
     publication = new_publication(mode, partitions=partitions, run=run)
+    df = with_table_names(df, target.store)
     if schema_mode == "merge":
         target = add_missing_columns(target, _nullable(arrow_schema_of(df.schema)))
     settings = SparkWriteSettings(concurrency, distribution, progress)
@@ -267,8 +270,11 @@ def upsert(
     """
     check_frame(df)
     store = to_table(table, snapshot_properties).store
+    if keys is not None:
+        keys = table_names(df.sparkSession, argument_checks.check_names("keys", keys), store)
     names = upsert_keys(store, keys)
     job = JobRun.of(store, job_id)
+    df = with_table_names(df, store)
     if store.schema.primary_keys:
         run = compacting_on(df.sparkSession)
         return run_change(store, prepare_upsert(df, store), operation="WRITE", run=run, job=job)
@@ -333,7 +339,8 @@ def delete_by_row_id(
     snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Delete the rows whose ids a frame has in its column `_ROW_ID`; rows that are deleted already are ignored."""
-    store, schema = _checked(df, table, snapshot_properties)
+    store, df = _prepared(df, table, snapshot_properties)
+    schema = arrow_schema_of(df.schema)
     to_ids(store, schema.empty_table())
     return run_change(
         store, partial(_prepare_row_ids, RowIdChange(store), df), operation="DELETE", job=JobRun.of(store, job_id)
@@ -349,7 +356,10 @@ def update_by_row_id(
     snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Set columns of rows by id: a frame has `_ROW_ID` and the columns to set; `columns` names them if it has more."""
-    store, schema = _checked(df, table, snapshot_properties)
+    store, df = _prepared(df, table, snapshot_properties)
+    schema = arrow_schema_of(df.schema)
+    if columns is not None:
+        columns = table_names(df.sparkSession, argument_checks.check_names("columns", columns), store)
     names = tuple(NewValues.of(store, schema.empty_table(), columns).values.column_names)
     return run_change(
         store,
@@ -359,12 +369,12 @@ def update_by_row_id(
     )
 
 
-def _checked(
+def _prepared(
     df: DataFrame, table: FileStoreTable | PathLike, snapshot_properties: Properties | None = None
-) -> tuple[TableStore, pa.Schema]:
+) -> tuple[TableStore, DataFrame]:
     check_frame(df)
     store = to_table(table, snapshot_properties).store
-    return store, arrow_schema_of(df.schema)
+    return store, with_table_names(df, store)
 
 
 # ---- on the driver ---------------------------------------------------------------------------------------------------

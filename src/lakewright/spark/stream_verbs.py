@@ -25,6 +25,7 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.projection import ROW_KIND
 from lakewright.spark.data_sinks import stream_user
 from lakewright.spark.data_source import bound_format
+from lakewright.spark.frame_columns import with_table_names
 from lakewright.spark.frame_write import write_micro_batch
 from lakewright.spark.spark_features import Feature, require
 from lakewright.spark.spark_session import in_session_zone
@@ -111,7 +112,7 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
     writes = foreach_batch(table, checkpoint=checkpoint, mode=mode, concurrency=concurrency)
     if trigger is not None and not isinstance(trigger, Mapping):
         raise InvalidInputError(f"trigger is a mapping such as {{'availableNow': True}}, not {trigger!r}")
-    columns = arrow_schema_of(df.schema)
+    columns = arrow_schema_of(with_table_names(df, writes.table.store).schema)
     new_job(writes.table.store, mode).check_input(columns)
     if mode == "upsert":
         refuse_lookup(writes.table, columns.names)

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 
 from lakewright.spec.table_schema import KEY_PREFIX, TableSchema
-from lakewright.spec.types import AtomicType, DataField
+from lakewright.spec.types import AtomicType, DataField, RowType
 
 # ---- Names of row tracking -------------------------------------------------------------------------------------------
 # A path into a ROW such as `a.b` gives a column named `a_b`; of the ROW only the wanted fields are read. Columns that
 # only the filter needs are read and dropped again.
 
 ROW_ID = DataField(2147483642, "_ROW_ID", AtomicType("BIGINT", nullable=False))
+
+
+# ---- Metadata columns ------------------------------------------------------------------------------------------------
+# Where a row is stored, under the names of Java's connector for Spark. No file holds them, and they are read only where
+# they are named. Rows that are merged as they are read are stored in no single place.
+
+FILE_PATH: Final = DataField(-3, "__paimon_file_path", AtomicType("STRING", nullable=False))
+ROW_INDEX: Final = DataField(-4, "__paimon_row_index", AtomicType("BIGINT", nullable=False))  # position in the file
+BUCKET: Final = DataField(-5, "__paimon_bucket", AtomicType("INT", nullable=False))
+_PARTITION: Final = DataField(-6, "__paimon_partition", RowType(nullable=False, fields=[]))
+METADATA_IDS: Final = frozenset({FILE_PATH.id, ROW_INDEX.id, BUCKET.id, _PARTITION.id})
+
+
+def metadata_fields(schema: TableSchema) -> tuple[DataField, ...]:
+    """Return the metadata columns of a table; the partition only if it has one, none that is a column of its own."""
+    partition = replace(_PARTITION, type=RowType(nullable=False, fields=schema.partition_fields))
+    fields = (FILE_PATH, ROW_INDEX, *([partition] if schema.partition_keys else []), BUCKET)
+    return tuple(field for field in fields if field.name not in schema.field_names)
 
 
 # ---- Keyed rows ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from lakewright.errors import ColumnNotExistException, NotFoundError, Unsupporte
 from lakewright.read.read_builder import ReadBuilder
 from lakewright.read.time_travel import is_incremental
 from lakewright.spec.predicate import Predicate
+from lakewright.spec.system_columns import metadata_fields
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.statements.pushdown_filters import filter_of
 from lakewright.statements.spark_grammar import FragmentKind, ParsedFragment, read_piece
@@ -31,16 +32,36 @@ _NARROW = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "DATE", "FLOAT", "BIGINT", "
 
 
 def columns_read(
-    pieces: Sequence[ParsedFragment], reference: Reference, fields: Sequence[DataField]
+    pieces: Sequence[ParsedFragment],
+    reference: Reference,
+    fields: Sequence[DataField],
+    hidden: Sequence[DataField] = (),
 ) -> tuple[str, ...] | None:
-    """Return the columns that have to be read of a reference, at least one; None: all."""
+    """Return the columns that have to be read of a reference, at least one; None: all.
+
+    Hidden ones are read where a column of the statement has their name.
+    """
     if any(_not_understood(piece) for piece in pieces) or _reads_all(pieces, reference):
         return None
     used = {name.lower() for piece in pieces for name in _names(piece)}
     needed = tuple(field.name for field in fields if field.name.lower() in used)
+    named = tuple(field.name for field in hidden if field.name in used and _is_named(pieces, reference, field.name))
+    if named:
+        return (*needed, *named)
     if len(needed) == len(fields):
         return None
     return needed or _narrowest(fields)
+
+
+def _is_named(pieces: Sequence[ParsedFragment], reference: Reference, name: str) -> bool:
+    """Say whether a column of a statement may be this one of a reference."""
+    own = (reference.alias or (reference.name.parts[-1] if reference.name.parts else "")).lower()
+    for piece in pieces:
+        for column in piece.tree.find_all(exp.Column):
+            parts = [piece.spelled(part).lower() for part in column.parts]
+            if name in parts and (parts[0] == name or not own or parts[parts.index(name) - 1] == own):
+                return True
+    return False
 
 
 def _narrowest(fields: Sequence[DataField]) -> tuple[str, ...]:
@@ -214,7 +235,8 @@ def _relations(
     known: list[BoundTable] = []
     fields = {id(reference.node): one.fields for reference, one in found}
     for reference, one in found:
-        columns = columns_read(pieces, reference, one.fields)
+        hidden = metadata_fields(one.table.schema) if isinstance(one.table, FileStoreTable) else ()
+        columns = columns_read(pieces, reference, one.fields, hidden)
         is_state = isinstance(one.table, FileStoreTable) and not is_incremental(one.table.options)
         predicate = filter_of(reference, fields, args, zone) if is_state else None
         fresh = BoundTable("", one.table, one.snapshot_id, columns, predicate)

@@ -218,9 +218,13 @@ class _Step:
 def unknown_field(table: str, column: DataField, error: UnknownField) -> InvalidInputError:
     """Return the error for a field inside a column that the table lacks; the path of `error` begins with the column."""
     path = ".".join(error.path)
+    near = ""
+    if error.similar is not None:
+        meant = ".".join((*error.path[:-1], error.similar))
+        near = f" (did you mean {meant!r}? names are case sensitive)"
     return InvalidInputError(
-        f"table {table}: the input has the field {path!r}, which the column {column.name!r} ({column.type}) lacks; "
-        f"{add_field_remedy(table, path, _type_of(error.arrow))}, or take it out of the input",
+        f"table {table}: the input has the field {path!r}, which the column {column.name!r} ({column.type}) lacks{near}"
+        f"; {add_field_remedy(table, path, _type_of(error.arrow))}, or take it out of the input",
         table=table,
         column=column.name,
         field=path,

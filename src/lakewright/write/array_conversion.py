@@ -67,9 +67,10 @@ class ValueMismatch(Refusal):
 class UnknownField(TypeMismatch):
     """The input has a field inside a column that the column's type lacks."""
 
-    def __init__(self, name: str, arrow: pa.DataType) -> None:
+    def __init__(self, name: str, arrow: pa.DataType, similar: str | None = None) -> None:
         super().__init__(f"the type has no field named {name!r}")
         self.path, self.arrow = (name,), arrow
+        self.similar = similar  # a field beside it whose name differs in case alone
 
 
 def convert(array: pa.Array, dtype: DataType) -> pa.Array:
@@ -422,7 +423,8 @@ def _check_names(arrow: pa.StructType, fields: tuple[DataField, ...]) -> None:
     known = {f.name for f in fields}
     unknown = next((field for field in arrow if field.name not in known), None)
     if unknown is not None:
-        raise UnknownField(unknown.name, unknown.type)
+        similar = next((name for name in sorted(known) if name.casefold() == unknown.name.casefold()), None)
+        raise UnknownField(unknown.name, unknown.type, similar)
 
 
 @lru_cache(maxsize=4096)

@@ -69,12 +69,15 @@ def is_pin(tag: str) -> bool:
 
 
 @contextmanager
-def pinned(tags: Tags, snapshot: Snapshot) -> Iterator[None]:
-    """Keep the files of a snapshot by a tag until the block ends; a snapshot that has expired is a NotFoundError."""
+def pinned(tags: Tags, snapshot: Snapshot) -> Iterator[str]:
+    """Keep the files of a snapshot by a tag until the block ends, and yield the name of the tag.
+
+    A snapshot that has expired is a NotFoundError.
+    """
     name = f"rollback-of-{snapshot.id}-{uuid.uuid4().hex[:8]}"
     tags.create(name, snapshot, time_retained_millis=_PIN_MILLIS)
     try:
-        yield
+        yield name
     finally:
         with suppress(OSError):  # it goes with a later call, or when it expires
             tags.storage.delete(tags.layout.tag_file(name))
@@ -400,10 +403,13 @@ def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None, *
         return latest
     if store.home.history is not None:
         return publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
-    with pinned(store.tags, snapshot):
+    with pinned(store.tags, snapshot) as pin:
         published = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
         if not tagged and _brings_back(store, latest, published):
-            store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot)
+            # The snapshot itself may have expired by now. If somebody has gone back and removed the pin as well, there
+            # is nothing left to protect; the state was published all the same.
+            with suppress(NotFoundError):
+                store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot, kept_by=pin)
         return published
 
 

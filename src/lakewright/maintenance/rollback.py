@@ -379,6 +379,7 @@ def _go_back(
     """Make a snapshot the newest one, below the one on top that covers this."""
     if not is_there:  # the snapshot of the tag has expired, or another one has its id
         check_covered(store, cover)
+        fill_gaps(store, snapshot, cover)
         store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
     covers = replace_between(store, snapshot, cover)
     remove_changelogs(store, snapshot.id + 1, cover.id)
@@ -463,7 +464,7 @@ def replace_between(
 def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot]) -> None:
     """Remove the snapshots that covered the changes below them, newest first, until others have committed on top."""
     check_covered(store, covers[0])
-    filled = _fill_gaps(store, kept, covers[0])
+    filled = fill_gaps(store, kept, covers[0])
     write_hints(store)  # makes what was changed below durable: a power cut must not bring it back uncovered
     by_id = {cover.id: cover for cover in (*covers, *filled)}
     for _, cover in sorted(by_id.items(), reverse=True):
@@ -492,8 +493,8 @@ def _remove_newest(store: TableStore, cover: Snapshot) -> bool:
     return False
 
 
-def _fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
-    """Put back a snapshot that an expiry at work has removed, and copies of it below the one on top.
+def fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
+    """Put back a snapshot that an expiry has removed, and copies of it below the one on top.
 
     Its files are pinned. The newest is put first, so that this makes no gap in the ids. An expiry removes the oldest
     snapshots first: if there is an older one, somebody went back to that. Return the copies, newest first.

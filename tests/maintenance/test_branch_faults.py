@@ -195,3 +195,36 @@ def test_on_an_object_store_the_same_call_finishes_a_creation_or_drop(
     report = enumerate_faults(operation, whole_or_dropped, renames=False, thin=is_thin())
     assert report.calls > 0
     assert report.failures == ()
+
+
+def prepare_expired(catalog: lw.Catalog) -> None:
+    """Make a table whose oldest snapshot is newer than those of a branch and of a tag."""
+    prepare(catalog)
+    catalog.drop_branch("d.t", "b")
+    catalog.create_branch("d.t", "b", "v1")
+    write(catalog.get_table("d.t$branch_b"), 20)
+    table = catalog.get_table("d.t")
+    for key in (5, 6):
+        write(table, key)
+    table.expire_snapshots(retain_max=2, retain_min=1)
+    assert table.store.snapshots.ids() == [5, 6]
+
+
+@pytest.mark.parametrize("run", [forward, back_to_tag])
+def test_a_cut_forward_or_rollback_to_what_has_expired_leaves_no_gap_in_the_ids(
+    run: Callable[[lw.Catalog], None],
+) -> None:
+    memory = MemoryStorage(f"no-gaps-{run.__name__}")
+    catalog = lw.FileSystemCatalog(memory, f"{memory.root}/w", OPTIONS)
+    prepare_expired(catalog)
+    start = memory.image()
+    counted = FaultyStorage(memory)
+    run(lw.FileSystemCatalog(counted, f"{memory.root}/w", OPTIONS))
+    for number in range(1, len(counted.calls) + 1):
+        memory.restore(start)
+        killed = FaultyStorage(memory, [Fault(number, FaultKind.CRASH_BEFORE)])
+        with pytest.raises(Crash):
+            run(lw.FileSystemCatalog(killed, f"{memory.root}/w", OPTIONS))
+        ids = catalog.get_table("d.t").store.snapshots.ids()
+        assert ids == list(range(ids[0], ids[-1] + 1)), number
+    memory.clear()

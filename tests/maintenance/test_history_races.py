@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from contract.faulty_storage import Fault, FaultKind, FaultyStorage
 from support.effort import thinned
 from support.histories import VERBS, Scene
 
@@ -19,4 +20,20 @@ def test_two_operations_on_a_history_are_one_after_the_other(keys: list[str] | N
     few = schedules if thinned(schedules) is schedules else schedules[1 + bool(keys) :: 401]
     for first, second, stop in few:
         scene.check(first, second, stop)
+    scene.memory.clear()
+
+
+def test_a_restored_state_is_acknowledged_although_its_snapshot_expires_meanwhile() -> None:
+    """The tag that protects the state is made after it was published; what expires then must not make it an error."""
+    scene = Scene(None)
+    restored = scene.after("restore")["main"]
+
+    def expire() -> None:
+        scene.act("expire", scene.table)
+
+    for stop in range(1, scene.stops("restore") + 1):
+        scene.reset()
+        stopping = FaultyStorage(scene.memory, [Fault(stop, FaultKind.SLOW)], pause=expire)
+        is_acknowledged = scene.act("restore", scene.through(stopping))
+        assert is_acknowledged == (scene.observe()["main"] == restored), stop
     scene.memory.clear()

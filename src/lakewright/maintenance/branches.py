@@ -37,6 +37,7 @@ from lakewright.errors import (
 from lakewright.maintenance.rollback import (
     CoverGoneError,
     check_covered,
+    fill_gaps,
     is_pin,
     pinned,
     publish_above,
@@ -356,6 +357,8 @@ def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: S
     check_covered(store, cover)
     if first_id == earliest:
         _remove_below(store, first_id)
+        # All snapshots of the other branch may be older than the oldest one here.
+        fill_gaps(store, target, cover)
     covers = replace_between(store, target, cover, first_id=first_id)
     _copy_snapshots(store, branch.snapshots, first_id)
     _make_newest(store, branch.schema)
@@ -376,7 +379,8 @@ def _remove_below(store: TableStore, first_id: int) -> None:
 def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: int) -> None:
     """Write the snapshots of the other branch over those of the current one; the state on top covers them."""
     own = [i for i in store.snapshots.ids() if first_id <= i <= max(wanted)]
-    for snapshot_id in sorted({*own, *(i for i in wanted if i >= first_id)}):
+    # Newest first: below the oldest snapshot of the current branch that makes no gap in the ids.
+    for snapshot_id in sorted({*own, *(i for i in wanted if i >= first_id)}, reverse=True):
         path = store.layout.snapshot_file(snapshot_id)
         if snapshot_id in wanted:
             store.storage.replace(path, wanted[snapshot_id])

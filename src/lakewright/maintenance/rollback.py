@@ -69,12 +69,15 @@ def is_pin(tag: str) -> bool:
 
 
 @contextmanager
-def pinned(tags: Tags, snapshot: Snapshot) -> Iterator[None]:
-    """Keep the files of a snapshot by a tag until the block ends; a snapshot that has expired is a NotFoundError."""
+def pinned(tags: Tags, snapshot: Snapshot) -> Iterator[str]:
+    """Keep the files of a snapshot by a tag until the block ends, and yield the name of the tag.
+
+    A snapshot that has expired is a NotFoundError.
+    """
     name = f"rollback-of-{snapshot.id}-{uuid.uuid4().hex[:8]}"
     tags.create(name, snapshot, time_retained_millis=_PIN_MILLIS)
     try:
-        yield
+        yield name
     finally:
         with suppress(OSError):  # it goes with a later call, or when it expires
             tags.storage.delete(tags.layout.tag_file(name))
@@ -376,6 +379,7 @@ def _go_back(
     """Make a snapshot the newest one, below the one on top that covers this."""
     if not is_there:  # the snapshot of the tag has expired, or another one has its id
         check_covered(store, cover)
+        fill_gaps(store, snapshot, cover)
         store.storage.replace(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
     covers = replace_between(store, snapshot, cover)
     remove_changelogs(store, snapshot.id + 1, cover.id)
@@ -400,10 +404,13 @@ def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None, *
         return latest
     if store.home.history is not None:
         return publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
-    with pinned(store.tags, snapshot):
+    with pinned(store.tags, snapshot) as pin:
         published = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
         if not tagged and _brings_back(store, latest, published):
-            store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot)
+            # The snapshot itself may have expired by now. If somebody has gone back and removed the pin as well, there
+            # is nothing left to protect; the state was published all the same.
+            with suppress(NotFoundError):
+                store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot, kept_by=pin)
         return published
 
 
@@ -457,7 +464,7 @@ def replace_between(
 def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot]) -> None:
     """Remove the snapshots that covered the changes below them, newest first, until others have committed on top."""
     check_covered(store, covers[0])
-    filled = _fill_gaps(store, kept, covers[0])
+    filled = fill_gaps(store, kept, covers[0])
     write_hints(store)  # makes what was changed below durable: a power cut must not bring it back uncovered
     by_id = {cover.id: cover for cover in (*covers, *filled)}
     for _, cover in sorted(by_id.items(), reverse=True):
@@ -486,8 +493,8 @@ def _remove_newest(store: TableStore, cover: Snapshot) -> bool:
     return False
 
 
-def _fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
-    """Put back a snapshot that an expiry at work has removed, and copies of it below the one on top.
+def fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:
+    """Put back a snapshot that an expiry has removed, and copies of it below the one on top.
 
     Its files are pinned. The newest is put first, so that this makes no gap in the ids. An expiry removes the oldest
     snapshots first: if there is an older one, somebody went back to that. Return the copies, newest first.

@@ -143,16 +143,17 @@ class Tags:
         time_retained_millis: int | None = None,
         create_time: datetime | None = None,
         ignore_if_exists: bool = False,
+        kept_by: str | None = None,
     ) -> Tag:
         """Give a snapshot a name, for ever or for a time that begins at `create_time`, by default now.
 
         If the snapshot expired in the meantime, the tag is removed again: an expiry that did not see it has deleted
-        files of the snapshot.
+        files of the snapshot. It stays if there still is the tag `kept_by`, which has kept the files since before.
         """
         tag = _tag(name, snapshot, time_retained_millis, create_time)
         if self.owner is not None:
             return self._create_on(self.owner, tag, time_retained_millis, ignore_if_exists=ignore_if_exists)
-        keepers = self._keepers(snapshot)
+        keepers = self._keepers(snapshot) if kept_by is None else frozenset({kept_by})
         if self.storage.create(self.layout.tag_file(name), tag_to_json(tag).encode()):
             self._check_kept(snapshot, keepers, undo=lambda: self.storage.delete(self.layout.tag_file(name)))
             return tag

@@ -229,7 +229,12 @@ class History:
         if any(one.begin <= call.end and one.end >= call.begin for one in others):
             return None
         below = [one for one in self.main if one.begin <= call.end and (one.id is None or one.id <= snapshot_id)]
-        return fold(self.base, below)
+        return fold(self.base, [self._as_seen_by(call, one) for one in below])
+
+    def _as_seen_by(self, call: Operation, one: Element) -> Element:
+        """Return a commit as uncertain if its id may be one that a rewind gave back after the call."""
+        again = any(call.end < rewind.begin <= one.end for rewind in self.rewinds)
+        return replace(one, is_certain=False) if again else one
 
     def _remove(self, call: Operation, kept_id: int) -> None:
         """Let a rewind remove what is above a snapshot."""

@@ -1,0 +1,43 @@
+"""The model that chaos runs compare tables with allows what happened, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.chaos.journal import DONE, Operation
+from support.chaos.model import History, Past
+
+
+def _done(uid: str, verb: str, begin: float, end: float, **facts: Any) -> Operation:  # noqa: ANN401 - facts of a role
+    return Operation(uid, verb, "t", begin, facts, end, DONE)
+
+
+def _branch(*operations: Operation) -> dict[int, frozenset[str | None]] | None:
+    """Return what the branch `b` may hold."""
+    known = sorted(operations, key=lambda one: one.begin)
+    return History(Past({1: "old"}, latest_id=10), known).branches["b"].state()
+
+
+APPEND = _done("slow", "append", 1, 6, puts=[2], id=12)
+OTHERS = [_done(f"quick-{number}", "append", number / 10, number / 10, puts=[number], id=number) for number in (11, 13)]
+BRANCH = _done("branch", "branch", 2, 3, name="b", of=13)
+
+
+def test_a_branch_has_the_commits_below_its_snapshot() -> None:
+    state = _branch(APPEND, *OTHERS, BRANCH)
+    assert state is not None
+    assert state[2] == {"slow"}
+
+
+def test_a_commit_may_get_an_id_that_a_later_rollback_gave_back_and_then_is_not_in_the_branch() -> None:
+    state = _branch(APPEND, *OTHERS, BRANCH, _done("back", "rollback", 4, 5, of=11))
+    assert state is not None
+    assert state[2] == {"slow", None}
+    assert state[11] == {"quick-11"}
+    assert state[13] == {"quick-13"}
+
+
+def test_a_commit_that_had_ended_before_the_branch_is_in_it_whatever_is_rolled_back_later() -> None:
+    state = _branch(_done("early", "append", 1, 1.1, puts=[2], id=12), BRANCH, _done("back", "rollback", 4, 5, of=11))
+    assert state is not None
+    assert state[2] == {"early"}

@@ -41,3 +41,13 @@ def test_a_commit_that_had_ended_before_the_branch_is_in_it_whatever_is_rolled_b
     state = _branch(_done("early", "append", 1, 1.1, puts=[2], id=12), BRANCH, _done("back", "rollback", 4, 5, of=11))
     assert state is not None
     assert state[2] == {"early"}
+
+
+def test_what_is_below_the_newest_snapshot_of_a_forwarded_branch_is_unknown() -> None:
+    first = _done("branch", "branch", 2, 3, name="a", of=12)
+    own = _done("own", "append", 3.1, 3.2, branch="a", puts=[7], id=13)
+    forward = _done("forward", "forward", 4, 5, name="a")
+    quick = [
+        _done(f"quick-{number}", "append", number / 10, number / 10, puts=[number], id=number) for number in (11, 12)
+    ]
+    assert _branch(*quick, first, own, forward, _done("again", "branch", 6, 7, name="b", of=12)) is None

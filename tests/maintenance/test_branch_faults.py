@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -228,3 +231,29 @@ def test_a_cut_forward_or_rollback_to_what_has_expired_leaves_no_gap_in_the_ids(
         ids = catalog.get_table("d.t").store.snapshots.ids()
         assert ids == list(range(ids[0], ids[-1] + 1)), number
     memory.clear()
+
+
+def forward_with_drop(catalog: lw.Catalog, stop: int) -> list[str]:
+    """Drop the branch in the middle of a storage call of a forward to it (0: never); return the paths of the calls."""
+    prepare(catalog)
+    table = catalog.get_table("d.t")
+
+    def drop_meanwhile() -> None:
+        table.drop_branch("b")
+
+    stopping = FaultyStorage(table.store.storage, [Fault(stop, FaultKind.SLOW)], pause=drop_meanwhile)
+    with suppress(lw.NotFoundError, lw.InvalidInputError):
+        replace(table, store=replace(table.store, storage=stopping)).fast_forward("b", allow_loss=True)
+    return [call.path for call in stopping.calls]
+
+
+def test_a_branch_that_is_dropped_during_a_forward_stays_dropped_on_a_disk(tmp_path: Path) -> None:
+    def catalog(name: str) -> lw.Catalog:
+        return lw.CatalogFactory.create({"warehouse": str(tmp_path / name), **OPTIONS})
+
+    paths = forward_with_drop(catalog("undisturbed"), 0)
+    pin = 1 + next(number for number, path in enumerate(paths) if "/branch-b/tag/tag-rollback-of" in path)
+    for stop in range(pin - 5, pin + 5):
+        dropped = catalog(str(stop))
+        forward_with_drop(dropped, stop)
+        assert dropped.get_table("d.t").list_branches() == [], stop

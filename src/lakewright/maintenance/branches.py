@@ -18,8 +18,8 @@ Where a server owns the history, it does all of this.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -261,12 +261,26 @@ def _fast_forward(store: TableStore, name: str, *, allow_loss: bool, dry_run: bo
         _move_tags(store, schemas.tags(named), common, before)
         return removed
     target = store.snapshots.get(newest.id) if first_id > newest.id else schemas.snapshot(newest)
-    with pinned(tags, newest):
+    with _pinned_on(store, source, newest):
         branch = _Forwarded(schemas.snapshots(wanted, first_id), schemas.newest, schemas.tags(named), common)
         cover = publish_above(store, target, latest, target.id, only_on_it=not allow_loss)
         with suppress(CoverGoneError):
             _take_over(store, branch, target, cover, before)
     return removed
+
+
+@contextmanager
+def _pinned_on(store: TableStore, source: Layout, newest: Snapshot) -> Iterator[None]:
+    """Keep the files of the newest snapshot of another branch by a tag of that branch."""
+    try:
+        with pinned(Tags(store.storage, source), newest):
+            yield
+    except NotFoundError:
+        # If the branch was dropped, the tag has made its directory anew on a disk.
+        with suppress(OSError):
+            if not _is_whole(store, source):
+                store.storage.prune_directory(source.branch_root)
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,7 @@ class History:
         self.rewinds = [one for one in known if one.verb in REWINDS]
         self.main = list(self._commits(known, ""))
         self.gone: set[str] = set()  # names of tags and branches that somebody tried to remove
+        self.forwarded: list[range] = []  # ids of snapshots that came from branches, below the newest of each
         for one in known:
             self._take(one)
             if (name := one.facts.get("branch")) is not None and one.verb in COMMITS and name in self.branches:
@@ -220,10 +221,11 @@ class History:
                 newest = max((each.id or 0 for each in branch.elements), default=branch.first_id)
                 self._remove(one, branch.first_id - 1)
                 self._reset(one, max(newest, branch.first_id), branch.state())
+                self.forwarded.append(range(branch.first_id, newest))
 
     def _state_at(self, snapshot_id: int, call: Operation) -> Allowed | None:
         """Return the state that a snapshot had when an operation looked it up."""
-        if snapshot_id < self.base_id:
+        if snapshot_id < self.base_id or any(snapshot_id in ids for ids in self.forwarded):
             return None
         others = (one for one in self.rewinds if one is not call)
         if any(one.begin <= call.end and one.end >= call.begin for one in others):

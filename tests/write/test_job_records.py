@@ -178,3 +178,43 @@ def test_a_batch_of_a_stream_whose_snapshot_expired_is_recorded(table: lw.FileSt
     assert found is not None
     assert found.commit_identifier == 7
     assert recorded_batch(store, "stream/1", 8) is None
+
+
+def test_a_job_that_was_rolled_back_can_run_again(table: lw.FileStoreTable) -> None:
+    write(table, 1)
+    write(table, 2, "monday")
+    table.rollback_to(1)
+    assert write(table, 2, "monday").replayed is False
+    assert ids(table) == [1, 2]
+    assert write(table, 2, "monday").replayed is True
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_a_job_whose_rows_a_forward_brought_back_is_not_run_twice(table: lw.FileStoreTable, expires: bool) -> None:
+    write(table, 1)
+    write(table, 2, "monday")
+    write(table, 3)
+    table.create_branch("b", snapshot_id=3)  # begins after the snapshot of the job
+    table.rollback_to(1)
+    table.fast_forward("b", allow_loss=True)
+    if expires:
+        expire(table)
+    with pytest.raises(lw.CommitUnknownError, match="'monday'"):
+        write(table, 2, "monday")
+    assert ids(table)[:3] == [1, 2, 3]
+
+
+def test_a_job_whose_rows_a_forward_removed_is_not_taken_for_done(table: lw.FileStoreTable) -> None:
+    write(table, 1)
+    table.create_branch("b", snapshot_id=1)
+    warehouse = Path(table.table_path).parents[1]
+    other = lw.CatalogFactory.create({"warehouse": warehouse}).get_table("d.t$branch_b")
+    assert isinstance(other, lw.FileStoreTable)
+    for number in (11, 12, 13):
+        write(other, number)
+    other.expire_snapshots(retain_max=1, retain_min=1)
+    write(table, 2, "monday")
+    table.fast_forward("b", allow_loss=True)
+    with pytest.raises(lw.CommitUnknownError, match="'monday'"):
+        write(table, 2, "monday")
+    assert ids(table) == [1, 11, 12, 13]

@@ -204,7 +204,7 @@ def fast_forward(store: TableStore, name: str, *, allow_loss: bool = False, dry_
         raise
     if not dry_run:
         with suppress(OSError):
-            settle_jobs(store)
+            settle_jobs(store, lost=removed.lost_snapshot_ids)
     return removed
 
 

@@ -6,7 +6,7 @@ import re
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -340,15 +340,20 @@ def rollback(
     return result
 
 
-def settle_jobs(store: TableStore, kept: Snapshot | None = None) -> None:
-    """Forget the jobs whose snapshots were removed, and let those that were begun later be searched from `kept` on."""
+def settle_jobs(store: TableStore, kept: Snapshot | None = None, *, lost: Collection[int] = ()) -> None:
+    """Forget the jobs whose snapshots were removed, and let those that were begun later be searched from `kept` on.
+
+    `lost` are the ids of removed snapshots, where what is left does not show that they did not expire.
+    """
     newest, ids = store.snapshots.latest(), store.snapshots.ids()
 
     def was_removed(recorded: Snapshot) -> bool:
         has_expired = bool(ids) and recorded.id < ids[0]
+        if recorded.id in lost:
+            return True
         return is_removed(newest, None if has_expired else store.snapshots.find(recorded.id), ids, recorded)
 
-    store.jobs.forget_removed(was_removed)
+    store.jobs.forget_removed(was_removed, SeenSnapshot.of(kept), time.time_ns() // 1_000_000)
     for job in store.jobs.all_begun() if kept is not None else ():
         if kept is not None and job.since.id > kept.id:
             store.jobs.begin(replace(job, since=SeenSnapshot.of(kept)), again=True)

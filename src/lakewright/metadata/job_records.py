@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lakewright.errors import CorruptTableError
-from lakewright.spec.snapshot import SeenSnapshot, Snapshot, is_same_commit, snapshot_from_json, to_json
+from lakewright.spec.snapshot import MAX_LONG, SeenSnapshot, Snapshot, is_same_commit, snapshot_from_json, to_json
 from lakewright.storage.concurrency import map_concurrently
 from lakewright.storage.storage import Storage
 from lakewright.storage.table_layout import Layout
@@ -77,13 +77,19 @@ class JobRecords:
         found = map_concurrently(self.storage, lambda path: _read(self.storage, path, _begun_of), paths)
         return [job for job in found if job is not None]
 
-    def forget_removed(self, is_removed: Callable[[Snapshot], bool]) -> None:
-        """Remove the records of snapshots that were rolled back, so that their jobs can run again."""
+    def forget_removed(self, is_removed: Callable[[Snapshot], bool], since: SeenSnapshot, now_millis: int) -> None:
+        """Remove the records of snapshots that were rolled back, so that their jobs can run again.
+
+        Their jobs are begun from then on: a fast-forward may bring the rows of such a snapshot back, also without the
+        snapshot itself. No snapshot up to `since` is one of them.
+        """
         infos = list(self.storage.list(self.layout.job_directory))
         paths = sorted(info.path for info in infos if _name(info.path).startswith(_DONE))
         found = map_concurrently(self.storage, lambda path: _read(self.storage, path, _snapshot_of), paths)
         for path, snapshot in zip(paths, found, strict=True):
             if snapshot is not None and is_removed(snapshot):
+                if snapshot.commit_identifier == MAX_LONG:  # of a job, not of a stream
+                    self.begin(BegunJob(snapshot.commit_user, since, now_millis), again=True)
                 self.storage.delete(path)
 
     def _path(self, prefix: str, user: str) -> str:

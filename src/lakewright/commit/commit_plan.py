@@ -1,4 +1,4 @@
-"""An intent and a base snapshot to what is added and removed; overwrites."""
+"""What a commit request adds and removes on top of a base snapshot; overwrites."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from lakewright.errors import InvalidInputError
 
 # ---- Names of pypaimon's modules -------------------------------------------------------------------------------------
 # Every name is an attribute of `lakewright.pypaimon`; `install` makes a module of each line. A module of pypaimon
-# that has a room of its own here (`pypaimon.ray`) is not in this table.
+# that has a module of its own here (`pypaimon.ray`) is not in this table.
 
 _TABLE = """
                                       CatalogFactory Schema Tag TagManager

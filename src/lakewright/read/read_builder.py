@@ -1,6 +1,6 @@
 """`ReadBuilder`; the arguments of one read call.
 
-builder = table.new_read_builder().with_filter("id > 3").with_projection(["id", "name"])
+    builder = table.new_read_builder().with_filter("id > 3").with_projection(["id", "name"])
     plan = builder.new_scan().plan()
     rows = builder.new_read().to_arrow(plan.splits())
 

@@ -1,11 +1,4 @@
-"""`TableRead`: splits to Arrow, pandas, polars, DuckDB; read metrics.
-
-builder = table.new_read_builder().with_filter("id > 3").with_projection(["id", "name"])
-    plan = builder.new_scan().plan()
-    rows = builder.new_read().to_arrow(plan.splits())
-
-A builder changes in place and returns itself. A plan pins one snapshot; splits and reads can go to other processes.
-"""
+"""`TableRead`: splits to Arrow, pandas, polars and DuckDB, and the metrics of reads."""
 
 from __future__ import annotations
 

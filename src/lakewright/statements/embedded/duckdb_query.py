@@ -278,7 +278,7 @@ def failures() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ArrowRows:
-    """Rows that can be read again and again, in the types of this room."""
+    """Rows that can be read again and again, in the types of the embedded engine."""
 
     schema: pa.Schema
     read: Callable[[], Iterable[pa.RecordBatch]]
@@ -291,7 +291,7 @@ class ArrowRows:
         read: Callable[[], Iterable[pa.RecordBatch]],
         describe: Callable[[], str] | None = None,
     ) -> ArrowRows:
-        """Return rows in the types of this room."""
+        """Return rows in the types of the embedded engine."""
         plain = pa.schema([(one.name, plain_type(one.type, one.name)) for one in schema])
 
         def batches() -> Iterator[pa.RecordBatch]:

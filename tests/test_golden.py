@@ -34,13 +34,24 @@ from lakewright.spec.scalars import from_scalar, to_array, to_python
 from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import AtomicType, DataField, DataType
 from support.effort import examples
-from support.golden import WAREHOUSE, expected, expected_rows, in_order, normalised, spelled
+from support.golden import (
+    MULTIMODAL,
+    WAREHOUSE,
+    expected,
+    expected_multimodal,
+    expected_rows,
+    in_order,
+    normalised,
+    spelled,
+)
 from support.java_splits import from_java, to_java
 
 COMPARABLE = frozenset(
     "BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DECIMAL CHAR VARCHAR BINARY VARBINARY DATE TIME TIMESTAMP "
     "TIMESTAMP_LTZ".split()
 )
+# The areas of the multimodal tables that are read.
+READ_AREAS: frozenset[str] = frozenset()
 SMALL_SPLITS = {"source.split.target-size": "2 kb", "source.split.open-file-cost": "1 b"}
 
 
@@ -474,6 +485,15 @@ def catalog() -> lw.Catalog:
 @pytest.mark.parametrize("name", sorted(expected()))
 def test_a_table_that_java_wrote(catalog: lw.Catalog, subtests: pytest.Subtests, name: str) -> None:
     golden = Golden(name, expected()[name], catalog)
+    for check in (*METADATA, *([] if _is_refused(golden) else ROWS)):
+        with subtests.test(check.__name__):
+            check(golden)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in expected_multimodal() if name.partition(".")[0] in READ_AREAS))
+def test_a_multimodal_table(subtests: pytest.Subtests, name: str) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(MULTIMODAL / "warehouse")})
+    golden = Golden(name, expected_multimodal()[name], catalog)
     for check in (*METADATA, *([] if _is_refused(golden) else ROWS)):
         with subtests.test(check.__name__):
             check(golden)

@@ -21,6 +21,7 @@ from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, Ma
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WAREHOUSE = GOLDEN / "warehouse"
+MULTIMODAL = GOLDEN / "multimodal"
 # Tables of every kind, for engines, which read through the same functions as tests/test_golden.py. The last is refused.
 SAMPLE = (
     "append.no_snapshot",
@@ -42,6 +43,13 @@ SAMPLE = (
 def expected() -> dict[str, dict[str, Any]]:
     """Return what Java reads from every golden table."""
     tables: dict[str, dict[str, Any]] = json.loads((GOLDEN / "expected.json").read_text())["tables"]
+    return tables
+
+
+@functools.cache
+def expected_multimodal() -> dict[str, dict[str, Any]]:
+    """Return what its writer reads from every golden table of the newer types and kinds of files."""
+    tables: dict[str, dict[str, Any]] = json.loads((MULTIMODAL / "expected.json").read_text())["tables"]
     return tables
 
 

@@ -189,9 +189,13 @@ def test_functions_see_only_keys_of_two_rows_and_more(rows: list[Row]) -> None:
 
 def test_functions_are_made_from_the_schema() -> None:
     schema = schema_of(COLUMNS, options={"merge-engine": "aggregation"})
-    with patch.object(merge_rows, "FUNCTIONS", {}), pytest.raises(UnsupportedError, match="aggregation"):
+    with patch.object(merge_rows, "MERGE_FUNCTIONS", {}), pytest.raises(UnsupportedError, match="aggregation"):
         MergeRules.of_schema(schema)
-    with patch.object(merge_rows, "FUNCTIONS", {MergeEngine.AGGREGATION: lambda _: _Counter()}):
+    with patch.object(
+        merge_rows,
+        "MERGE_FUNCTIONS",
+        {MergeEngine.AGGREGATION: merge_rows.FoldingEngine(lambda _: _Counter(), lambda _: None)},
+    ):
         spec = MergeRules.of_schema(schema)
     assert spec.needed(["v"]) == ("k", "t", "v")
 

@@ -39,7 +39,6 @@ from lakewright.read.data_file_reader import POSITION, KeyedFiles, begun, explai
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.manifest import APPEND, COMPACT, DataFile, IndexFile
-from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.scalars import from_scalar
@@ -85,7 +84,7 @@ def fold_window(rows: pa.Table, spec: MergeRules, rules: WindowRules) -> FoldedW
     """Merge the rows of a window; return the rows to write, the changelog and the rows that are outdated."""
     keys = _Keys.of(rows, spec, rules)
     folded = keys.compacted if rules.narrow else keys.compacted | keys.looked_up
-    if spec.engine is MergeEngine.FIRST_ROW:
+    if spec.engine.traits.keeps_first_row:
         # A key that has a row below keeps it, so its new rows are dropped.
         folded &= ~keys.has(keys.looked_up)
     outdated = _places(rows, keys.looked_up)
@@ -93,7 +92,7 @@ def fold_window(rows: pa.Table, spec: MergeRules, rules: WindowRules) -> FoldedW
     if not rules.changelog and not rules.alone:
         return FoldedWindow(spec.fold(_select(plain, folded)), None, outdated)
     touched = keys.touched
-    if spec.engine is MergeEngine.FIRST_ROW:
+    if spec.engine.traits.keeps_first_row:
         touched = touched & ~keys.has(keys.old | keys.looked_up)
     after = spec.fold(_select(plain, folded & touched))
     if rules.alone:
@@ -341,9 +340,9 @@ class RewriteOptions:
             looks_up=options.needs_lookup(),
             vectors=options.deletion_vectors_enabled(),
             producer=options.get(CoreOptions.CHANGELOG_PRODUCER),
-            first_row=spec.engine is MergeEngine.FIRST_ROW,
-            last_wins=spec.engine is MergeEngine.DEDUPLICATE and not spec.sequence,
-            folds_alone=spec.engine is MergeEngine.AGGREGATION and spec.needs_lookup,
+            first_row=spec.engine.traits.keeps_first_row,
+            last_wins=spec.engine.traits.keeps_last_row and not spec.sequence,
+            folds_alone=spec.engine.traits.combines_values and spec.needs_lookup,
             file_format=options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).get(output_level) or options.file_format(),
             file_bytes_min=int(target * options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO)),
         )

@@ -25,7 +25,6 @@ from lakewright.lsm.merge_rows import MergeRules
 from lakewright.lsm.normalized_keys import Flags
 from lakewright.lsm.partial_update import PartialUpdate
 from lakewright.metadata.table_store import TableStore
-from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField
@@ -72,7 +71,7 @@ class KeyedChangeRules:
     def writes_old_rows(self) -> bool:
         """Whether old rows are written too, because the rows that are written are the changelog."""
         producer = self.store.options.get(CoreOptions.CHANGELOG_PRODUCER)
-        return producer is ChangelogProducer.INPUT and self.spec.engine is MergeEngine.DEDUPLICATE
+        return producer is ChangelogProducer.INPUT and self.spec.engine.traits.keeps_last_row
 
     @property
     def writes_whole_rows(self) -> bool:
@@ -105,7 +104,7 @@ class KeyedChangeRules:
         schema = self.store.schema
         known = {*given, *schema.primary_keys, self.kind_field}
         missing = [field for field in schema.fields if field.name not in known]
-        if self.spec.engine is MergeEngine.FIRST_ROW:
+        if self.spec.engine.traits.keeps_first_row:
             return frozenset()
         if not self.folds:
             return frozenset(field.name for field in missing)
@@ -154,18 +153,12 @@ class KeyedChangeRules:
 
     def check_delete(self) -> None:
         """Raise UnsupportedError if the table ignores or cannot express deletes."""
-        options, engine = self.store.options, self.spec.engine
+        options, needed = self.store.options, self.spec.engine.traits.delete_option
         if options.get(CoreOptions.IGNORE_DELETE):
             raise self._refused("delete", "ignore-delete", f"reset 'ignore-delete', or {_REPLACE}")
-        partial, aggregates = self._partial, MergeEngine.AGGREGATION
-        removes = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE
-        if partial is not None and not (partial.remove_on_delete or self._removing):
-            raise self._refused("delete", "merge-engine", f"set {removes.key()!r} = 'true', or {_REPLACE}")
-        removes = CoreOptions.AGGREGATION_REMOVE_RECORD_ON_DELETE
-        if engine is aggregates and not options.get(removes):
-            raise self._refused("delete", "merge-engine", f"set {removes.key()!r} = 'true', or {_REPLACE}")
-        if engine is MergeEngine.FIRST_ROW:
-            raise self._refused("delete", "merge-engine", _REPLACE)
+        if not options.deletes_remove_rows() and not self._removing:
+            remedy = _REPLACE if needed is None else f"set {needed!r} = 'true', or {_REPLACE}"
+            raise self._refused("delete", "merge-engine", remedy)
 
     def check_update(self, assigned: Collection[str]) -> None:
         """Refuse to assign columns that identify the row, or that the merge engine computes."""
@@ -181,7 +174,7 @@ class KeyedChangeRules:
                 table=self.store.name,
                 columns=fixed,
             )
-        if self.spec.engine in {MergeEngine.AGGREGATION, MergeEngine.FIRST_ROW}:
+        if not self.spec.engine.traits.accepts_updates:
             raise self._refused("update", "merge-engine", _REPLACE)
         for name in assigned:
             self._check_assignable(name)

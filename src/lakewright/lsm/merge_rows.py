@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +30,20 @@ from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField
 
-# Merge engines that compute a row from several, and how each is made from the schema of a table.
-FUNCTIONS: Mapping[MergeEngine, Callable[[TableSchema], MergeFunction]] = {
-    MergeEngine.PARTIAL_UPDATE: PartialUpdate.of_schema,
-    MergeEngine.AGGREGATION: Aggregation.of_schema,
+
+class FoldingEngine(NamedTuple):
+    """How the merge function of an engine is made from a schema, and what checks the options of a new table."""
+
+    make: Callable[[TableSchema], MergeFunction]
+    check: Callable[[TableSchema], None]
+
+
+# Merge engines that compute a row from several.
+MERGE_FUNCTIONS: Mapping[MergeEngine, FoldingEngine] = {
+    MergeEngine.PARTIAL_UPDATE: FoldingEngine(PartialUpdate.of_schema, check_partial_update),
+    MergeEngine.AGGREGATION: FoldingEngine(Aggregation.of_schema, check_aggregation),
 }
 _MERGE_COLUMNS = frozenset({SEQUENCE_NUMBER.name, VALUE_KIND.name, LEVEL.name})  # their values decide on the order
-_WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})  # engines that keep one row of a key as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +64,7 @@ class MergeRules:
         """Read from a schema how its rows are merged, and refuse what is not supported."""
         options = schema.core_options
         engine = options.merge_engine()
-        if engine not in _WHOLE_ROWS and engine not in FUNCTIONS:
+        if not engine.traits.keeps_one_row and engine not in MERGE_FUNCTIONS:
             raise UnsupportedError(f"the merge engine {engine.value!r} is not supported", table=table)
         descending = options.get(CoreOptions.SEQUENCE_FIELD_SORT_ORDER) is SortOrder.DESCENDING
         return cls(
@@ -68,7 +76,7 @@ class MergeRules:
                 SortColumn(schema.field(name), descending) for name in options.get(CoreOptions.SEQUENCE_FIELD)
             ),
             ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
-            needs_lookup=options.needs_lookup() and engine is not MergeEngine.FIRST_ROW,
+            needs_lookup=options.needs_lookup() and not engine.traits.keeps_first_row,
             function=_function(schema, engine, table),
         )
 
@@ -135,7 +143,7 @@ class MergeRules:
         A key with one row is not merged, so without this check such a row would be written, and every later merge of
         its key would fail.
         """
-        if self.engine is MergeEngine.FIRST_ROW and not kinds.isdisjoint(RETRACTS) and not self.ignore_delete:
+        if not self.engine.traits.accepts_deletes and not kinds.isdisjoint(RETRACTS) and not self.ignore_delete:
             raise _no_retracts(self)
         if self.function is not None:
             with with_table_name(self.table):
@@ -143,21 +151,19 @@ class MergeRules:
 
 
 def _function(schema: TableSchema, engine: MergeEngine, table: str) -> MergeFunction | None:
-    if engine not in FUNCTIONS:
+    if engine not in MERGE_FUNCTIONS:
         return None
     with with_table_name(table):
-        return FUNCTIONS[engine](schema)
+        return MERGE_FUNCTIONS[engine].make(schema)
 
 
 def check_merging(schema: TableSchema) -> None:
     """Refuse a new table whose options for merging contradict each other, cannot work or would do nothing."""
     if not schema.primary_keys:
         return
-    match MergeRules.of_schema(schema).engine:
-        case MergeEngine.AGGREGATION:
-            check_aggregation(schema)
-        case MergeEngine.PARTIAL_UPDATE:
-            check_partial_update(schema)
+    engine = MergeRules.of_schema(schema).engine
+    if engine in MERGE_FUNCTIONS:
+        MERGE_FUNCTIONS[engine].check(schema)
 
 
 def check_merging_kept(old: TableSchema, new: TableSchema) -> None:
@@ -257,8 +263,8 @@ def _nearest(ordered: Sorted, levels: UInt64Array) -> Sorted:
 
 def _winners(groups: KeyGroups, spec: MergeRules) -> UInt64Array:
     """Return the position of the row that wins each key; a key of several rows that are all ignored has none."""
-    first_row = spec.engine is MergeEngine.FIRST_ROW
-    ignored = _ignored(groups, spec) if first_row or spec.ignore_delete else None
+    first_row = spec.engine.traits.keeps_first_row
+    ignored = _ignored(groups, spec) if spec.ignore_delete or not spec.engine.traits.accepts_deletes else None
     if ignored is None:
         return groups.order.take(groups.starts if first_row else groups.ends - 1)
     at = np.flatnonzero(~ignored)
@@ -284,7 +290,7 @@ def _ignored(groups: KeyGroups, spec: MergeRules) -> Flags | None:
 
 def _no_retracts(spec: MergeRules) -> InvalidInputError:
     return InvalidInputError(
-        f"the table {spec.table!r} keeps the first row of each key (merge-engine first-row), but a row of kind -U or -D"
+        f"the merge engine {spec.engine} of the table {spec.table!r} accepts no deletes, but a row of kind -U or -D"
         " came: leave such rows out, or set 'ignore-delete' = true",
         table=spec.table,
         option="ignore-delete",

@@ -20,7 +20,6 @@ from lakewright.read.file_evolution import cast_array
 from lakewright.read.manifest_scan import FileSchemas, entry_pruner
 from lakewright.read.read_builder import ReadBuilder
 from lakewright.spec.manifest import is_side_file
-from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.option_checks import warn_unknown_options
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder
 from lakewright.spec.scalars import from_scalar, to_text
@@ -162,7 +161,7 @@ def _hidden(store: TableStore, snapshot: Snapshot, field: DataField, new: DataTy
     A value without a cast makes its file unreadable; of an aggregation every value counts; rows that wait for their
     bucket are shown later.
     """
-    adds_up = bool(store.schema.primary_keys) and store.options.merge_engine() is MergeEngine.AGGREGATION
+    adds_up = bool(store.schema.primary_keys) and store.options.merge_engine().traits.combines_values
     candidates = _candidates(field, new)
     pruner, schemas = entry_pruner(store, candidates), FileSchemas(store)
     for entry in store.manifests.live(snapshot) if _hides_rows(store, snapshot) else ():

@@ -28,7 +28,6 @@ from lakewright.read.pruning import (
     prune_keyed,
 )
 from lakewright.spec.manifest import ManifestEntry, ManifestFile
-from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns
 from lakewright.spec.schema_checks import check_options_for_read
 from lakewright.spec.snapshot import Snapshot
@@ -231,7 +230,7 @@ def keys_are_once(store: TableStore) -> bool:
 def _prune_by_stats(store: TableStore, entries: Sequence[ManifestEntry], pruner: EntryPruner) -> list[ManifestEntry]:
     schemas = FileSchemas(store)
     if store.schema.primary_keys:
-        wins = store.options.merge_engine() in {MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW}
+        wins = store.options.merge_engine().traits.keeps_one_row
         rules = KeyedRules(store.schema.trimmed_primary_key_fields, keys_are_once(store), wins)
         return prune_keyed(entries, pruner, rules, schemas.fields_of)
     if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):

@@ -31,7 +31,6 @@ from lakewright.read.pruning import written_fields
 from lakewright.spec.arrow_take import filtered
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.manifest import DataFile
-from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns, simplify
 from lakewright.spec.scalars import to_array
 from lakewright.spec.system_columns import BUCKET, FILE_PATH, METADATA_IDS, ROW_ID, ROW_INDEX, SEQUENCE_NUMBER
@@ -44,7 +43,6 @@ _SYSTEM_IDS = frozenset({ROW_ID.id, SEQUENCE_NUMBER.id})
 # Of files with deleted rows so many are decoded at a time: they are still in the processor's caches when those that are
 # left are copied, and the memory that they took is used again for the next ones.
 _FILTERED_ROWS = 1 << 18
-_WHOLE_ROWS = frozenset({MergeEngine.DEDUPLICATE, MergeEngine.FIRST_ROW})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ class SplitReader:
 
     def _merged_fields(self, spec: MergeRules) -> tuple[DataField, ...]:
         """Return the columns that a merge needs. If a merge keeps whole rows, a part of a ROW is enough."""
-        parts = {field.name: field for field in self.projection.read_fields} if spec.engine in _WHOLE_ROWS else {}
+        parts = {field.name: field for field in self.projection.read_fields} if spec.engine.traits.keeps_one_row else {}
         needed = spec.needed(field.name for field in self.projection.read_fields)
         return tuple(parts.get(name) or self.store.schema.field(name) for name in needed)
 

@@ -29,7 +29,6 @@ from lakewright.read.table_read import TableRead
 from lakewright.spark.core_scan import over_shares
 from lakewright.spark.native_scan import Words, native_sections, words_of
 from lakewright.spec.manifest import DataFile
-from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.predicate import TRUE, Predicate, project_columns
 from lakewright.spec.system_columns import DELETE, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.table_options import CoreOptions
@@ -112,7 +111,7 @@ class OutdatedFinder:
         keys = [run for run in runs if run is not None]
         kept = [np.ones(len(run), np.bool_) for run in keys]
         for older, younger in combinations(range(len(keys)), 2):
-            left_out, winner = (younger, older) if spec.engine is MergeEngine.FIRST_ROW else (older, younger)
+            left_out, winner = (younger, older) if spec.engine.traits.keeps_first_row else (older, younger)
             kept[left_out][_shared(keys[left_out], keys[winner])] = False
         return np.concatenate(kept)
 

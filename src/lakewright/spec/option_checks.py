@@ -10,7 +10,6 @@ from typing import get_args
 
 from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.spec.argument_checks import IncrementalMode
-from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.option_table import (
     _SPELLED,
     FIELD_OPTION,
@@ -300,8 +299,7 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
 
 def _decides_sums(options: Mapping[str, str], *producers: object) -> bool:
     """Return whether a change of the changelog producer changes which levels of a key are merged."""
-    engine = CoreOptions(options).merge_engine()
-    return ChangelogProducer.LOOKUP in producers and engine in {MergeEngine.AGGREGATION, MergeEngine.PARTIAL_UPDATE}
+    return ChangelogProducer.LOOKUP in producers and not CoreOptions(options).merge_engine().traits.keeps_one_row
 
 
 def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:

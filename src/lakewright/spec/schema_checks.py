@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.external_paths import external_paths
-from lakewright.spec.merge_engine import MergeEngine
+from lakewright.spec.merge_engine import MergeEngine, MovePolicy
 from lakewright.spec.option_checks import check_not_refused, first_time
 from lakewright.spec.option_table import FIELD_OPTION, READ_REFUSED, WARNED, WRITE_REFUSED, OptionRule
 from lakewright.spec.option_values import ChangelogProducer
@@ -164,18 +164,15 @@ def _check_merging(schema: TableSchema) -> None:
             )
     if (time_column := options.get(CoreOptions.RECORD_LEVEL_TIME_FIELD)) is not None:
         schema.field(time_column)
-    producer, first_row = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine() is MergeEngine.FIRST_ROW
+    producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
     if producer is not ChangelogProducer.NONE and not schema.primary_keys:
         raise InvalidInputError("'changelog-producer' needs a primary key", option="changelog-producer")
-    if schema.primary_keys and first_row and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
-        raise InvalidInputError(
-            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup",
-            option="changelog-producer",
-        )
+    if schema.primary_keys and producer not in engine.traits.changelog_producers:
+        raise InvalidInputError(_unfit_producer(engine, producer), option="changelog-producer")
     if schema.primary_keys and options.deletion_vectors_enabled():
-        if first_row:
+        if not engine.traits.accepts_deletion_vectors:
             raise InvalidInputError(
-                "the merge engine first-row needs no 'deletion-vectors.enabled', because nothing replaces its rows:"
+                f"the merge engine {engine} needs no 'deletion-vectors.enabled', because nothing replaces its rows:"
                 " remove the option",
                 option="deletion-vectors.enabled",
             )
@@ -211,10 +208,10 @@ def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:
             raise InvalidInputError(
                 f"'sequence.field' names the column {name!r} twice: name it once", option="sequence.field", column=name
             )
-    if sequence and schema.core_options.merge_engine() is MergeEngine.FIRST_ROW:
+    if sequence and not (engine := schema.core_options.merge_engine()).traits.accepts_sequence_field:
         raise InvalidInputError(
-            "'sequence.field' cannot be combined with the merge engine first-row, which keeps what came first: remove"
-            " it, or use deduplicate with 'sequence.field.sort-order' = descending",
+            f"'sequence.field' cannot be combined with the merge engine {engine}, which orders rows by their arrival:"
+            " remove it, or use deduplicate with 'sequence.field.sort-order' = descending",
             option="sequence.field",
         )
     if sequence and schema.crosses_partitions:
@@ -272,8 +269,8 @@ def check_supported_for_write(schema: TableSchema) -> None:
         external_paths(options)
     if schema.primary_keys:
         _check_keyed_write(options)
-    moves = schema.bucket_mode is BucketMode.KEY_DYNAMIC and options.merge_engine() is MergeEngine.DEDUPLICATE
-    if moves and options.get(CoreOptions.IGNORE_DELETE):
+    moves = options.merge_engine().traits.on_partition_change is MovePolicy.MOVE
+    if moves and schema.bucket_mode is BucketMode.KEY_DYNAMIC and options.get(CoreOptions.IGNORE_DELETE):
         raise UnsupportedError(
             "a key that moves to another partition is deleted from the old one, and 'ignore-delete' would leave it in "
             "both: remove the option, or add the partition columns to the primary key"
@@ -368,10 +365,13 @@ def _check_keyed_write(options: CoreOptions) -> None:
             "'write-only' = true and compact in a job of its own"
         )
     producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
-    if engine is MergeEngine.FIRST_ROW and producer not in {ChangelogProducer.NONE, ChangelogProducer.LOOKUP}:
-        raise UnsupportedError(
-            f"the merge engine first-row cannot have the changelog producer {producer.value!r}: use none or lookup"
-        )
+    if producer not in engine.traits.changelog_producers:
+        raise UnsupportedError(_unfit_producer(engine, producer))
+
+
+def _unfit_producer(engine: MergeEngine, producer: ChangelogProducer) -> str:
+    fit = " or ".join(one for one in ChangelogProducer if one in engine.traits.changelog_producers)
+    return f"the merge engine {engine} cannot have the changelog producer {producer.value!r}: use {fit}"
 
 
 def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None = None) -> None:

@@ -453,7 +453,7 @@ class CoreOptions:
 
     def hides_level_0(self) -> bool:
         """Return whether a batch read leaves level 0 out, so that new rows show only after a compaction."""
-        if self.merge_engine() is MergeEngine.FIRST_ROW:
+        if self.merge_engine().traits.needs_lookup:
             return True
         return self.deletion_vectors_enabled() and not self.get(CoreOptions.DELETION_VECTORS_MERGE_ON_READ)
 
@@ -461,10 +461,17 @@ class CoreOptions:
         """Return whether a compaction of level 0 looks up the rows that its keys have in deeper levels."""
         return (
             self.deletion_vectors_enabled()
-            or self.merge_engine() is MergeEngine.FIRST_ROW
+            or self.merge_engine().traits.needs_lookup
             or self.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.LOOKUP
             or self.get(CoreOptions.FORCE_LOOKUP)
         )
+
+    def deletes_remove_rows(self) -> bool:
+        """Return whether a delete removes the row of its key from a primary-key table."""
+        traits = self.merge_engine().traits
+        if not traits.accepts_deletes or traits.delete_option is None:
+            return traits.accepts_deletes
+        return self.get(ConfigOption(traits.delete_option, _BOOL, default=False))
 
     def row_tracking_enabled(self, default: bool | None = None) -> bool:  # noqa: FBT001 - pypaimon's signature
         """Return whether every row has an id of its own."""

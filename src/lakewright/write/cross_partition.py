@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 from typing import TypeAlias
 
@@ -23,7 +22,7 @@ from lakewright.read.projection import plan_projection
 from lakewright.read.split_planning import deletions_of, plan_splits
 from lakewright.read.split_reader import SplitReader
 from lakewright.spec.bucket_hash import row_hashes
-from lakewright.spec.merge_engine import MergeEngine
+from lakewright.spec.merge_engine import MovePolicy
 from lakewright.spec.scalars import to_array
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER, VALUE_KIND
@@ -157,7 +156,7 @@ def _merged(left: Slots, right: Slots) -> Slots:
 
 # ---- Partitions of keys ----------------------------------------------------------------------------------------------
 # Rows of one key are handled in order of arrival. For the first of them the key is where the table has it, for each
-# later one where the row before it put it. `MovePolicy`, which follows from the merge engine, says what becomes of a
+# later one where the row before it put it. `MovePolicy`, a trait of the merge engine, says what becomes of a
 # row that names another partition than its key has. All rows are decided together on arrays, however often a key
 # occurs.
 
@@ -165,14 +164,6 @@ Longs: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 NOWHERE = -1
-
-
-class MovePolicy(Enum):
-    """What becomes of a row that names another partition than its key has."""
-
-    MOVE = "the old row is deleted, the new one goes to its own partition"
-    STAY = "the new row goes to the partition of the old one"
-    DROP = "the new row is dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +245,6 @@ def _before(positions: Longs, first: Longs) -> Longs:
 # Two writers at the same time could put one key into two partitions. So every message names the snapshot whose keys
 # its writer knew, and the committer raises a conflict if another writer has written since.
 
-_MOVING = {MergeEngine.DEDUPLICATE: MovePolicy.MOVE, MergeEngine.FIRST_ROW: MovePolicy.DROP}
-
-
 Piece: TypeAlias = tuple[PartitionBucket, pa.RecordBatch]
 
 
@@ -271,9 +259,8 @@ class CrossPartitionRouter:
         self._routing = Routing(store.name, store.schema.partition_fields)
         self._order = KeyOrder(fields)
         self._limits = BucketLimits.of_options(store.options, Assigner())
-        engine = store.options.merge_engine()
-        self._moving = _MOVING.get(engine, MovePolicy.STAY)
-        self._deletes_remove = _deletes_remove(store.options, engine)
+        self._moving = store.options.merge_engine().traits.on_partition_change
+        self._deletes_remove = store.options.deletes_remove_rows()
         self._index = KeyIndex(fields)
         self._place_of = np.empty(0, np.int32)  # by slot of the index
         self._places = _Places()
@@ -457,19 +444,6 @@ class _Places:
     def buckets_of(self, places: Longs) -> Longs:
         """Return the buckets of places."""
         return np.array([*(pair[1] for pair in self._pairs), NOWHERE], np.int64)[places]
-
-
-def _deletes_remove(options: CoreOptions, engine: MergeEngine) -> bool:
-    """Return whether a delete removes a row from the table, rather than values from a row."""
-    match engine:
-        case MergeEngine.DEDUPLICATE:
-            return True
-        case MergeEngine.PARTIAL_UPDATE:
-            return options.get(CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE)
-        case MergeEngine.AGGREGATION:
-            return options.get(CoreOptions.AGGREGATION_REMOVE_RECORD_ON_DELETE)
-        case _:
-            return False
 
 
 def _live_keys(store: TableStore, snapshot: Snapshot | None, names: tuple[str, ...]) -> Iterator[Piece]:

@@ -58,7 +58,7 @@ def keyed_file(name: str, low: int, high: int, *, level: int = 0, numbers: int =
 
 def message(store: TableStore, bucket: int = 0, **changes: object) -> CommitMessage:
     """Return a message, after writing ten bytes for each new file."""
-    total = store.options.bucket()
+    total = store.options.bucket
     made = CommitMessage(EMPTY_ROW, bucket, total if total != -2 else 4, table=store.identity, schema_id=0)
     made = replace(made, **changes)  # type: ignore[arg-type]
     for file in (*made.new_files, *made.changelog_files, *made.compact_after, *made.compact_changelog_files):
@@ -272,7 +272,7 @@ def test_java_puts_them_there_too() -> None:
     assert CommitKind.OVERWRITE in kinds
     last = max((s for s in overwritten if s.commit_kind is CommitKind.OVERWRITE), key=lambda s: s.id)
     added = [e for e in store.manifests.delta(last) if e.kind != DELETE]
-    assert {e.file.level for e in added} == {store.options.num_levels() - 1}
+    assert {e.file.level for e in added} == {store.options.level_count - 1}
 
 
 def test_rows_may_be_numbered_by_their_snapshot(tmp_path: Path) -> None:

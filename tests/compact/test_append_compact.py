@@ -64,7 +64,7 @@ def _in_buckets(store: TableStore) -> dict[int, list[object]]:
 def _read(store: TableStore) -> pa.Table:
     """Return the rows in the order of the plan, with their ids where there are any."""
     names = [field.name for field in store.schema.fields]
-    if store.options.row_tracking_enabled():
+    if store.options.row_tracking_enabled:
         names += [field.name for field in ROW_TRACKING_FIELDS]
     builder = ReadBuilder(store).with_projection(names)
     return builder.new_read().to_arrow(builder.new_scan().plan().splits())
@@ -120,9 +120,9 @@ def test_tables_that_java_wrote_keep_their_rows(name: str, tmp_path: Path) -> No
     database, table = name.split(".")
     shutil.copytree(WAREHOUSE / f"{database}.db" / table, tmp_path / "t")
     store = replace(golden, layout=replace(golden.layout, root=str(tmp_path / "t")))
-    evolves = store.options.data_evolution_enabled()
+    evolves = store.options.data_evolution_enabled
     fields = [*store.schema.fields]
-    if store.options.row_tracking_enabled():
+    if store.options.row_tracking_enabled:
         fields += ROW_TRACKING_FIELDS[: 1 if evolves else 2]
     loose = [number for number, field in enumerate(fields) if str(field.type).startswith("ARRAY")]
     before = in_order(spelled(_read(store), fields), loose)

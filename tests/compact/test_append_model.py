@@ -37,7 +37,7 @@ STEPS = 4 if is_thin() else 10
 
 
 def _read(store: TableStore) -> list[dict[str, object]]:
-    names = ["k", "p", "v", *(["_ROW_ID"] if store.options.row_tracking_enabled() else [])]
+    names = ["k", "p", "v", *(["_ROW_ID"] if store.options.row_tracking_enabled else [])]
     builder = ReadBuilder(store).with_projection(names)
     rows: list[dict[str, object]] = builder.new_read().to_arrow(builder.new_scan().plan().splits()).to_pylist()
     return rows
@@ -50,7 +50,7 @@ def _by_place(store: TableStore) -> dict[object, list[int]]:
     for split in builder.new_scan().plan().splits():
         place = split.partition, split.bucket
         rows[place] = rows.get(place, []) + builder.new_read().to_arrow([split])["k"].to_pylist()
-    return rows if store.options.bucket() > 0 else {place: sorted(some) for place, some in rows.items()}
+    return rows if store.options.bucket > 0 else {place: sorted(some) for place, some in rows.items()}
 
 
 def _compact(store: TableStore, rng: random.Random) -> None:
@@ -84,7 +84,7 @@ def test_rows_are_those_of_a_dict(seed: int, tmp_path: Path) -> None:
             gone = rng.sample(sorted(model), len(model) // 4)
             delete(store, f"k in ({', '.join(map(str, gone))})" if gone else "k < 0")
             model = {k: row for k, row in model.items() if k not in gone}
-        if store.options.data_evolution_enabled() and model and rng.random() < 0.6:
+        if store.options.data_evolution_enabled and model and rng.random() < 0.6:
             some = {row["k"]: row["_ROW_ID"] for row in _read(store) if rng.random() < 0.2}
             update_by_row_id(
                 store, pa.table({"_ROW_ID": pa.array(some.values(), pa.int64()), "v": ["new"] * len(some)})

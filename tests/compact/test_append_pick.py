@@ -17,7 +17,7 @@ from lakewright.compact.compaction_plan import (
     pick_ranges,
 )
 from lakewright.spec.manifest import DELETION_VECTORS, EMPTY_ROW, DataFile, DeletionRange, IndexFile
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from support.facts import data_file
 
 TARGET = 1000
@@ -30,7 +30,7 @@ def _file(name: str, size: int, first: int = 0, rows: int = 10) -> DataFile:
 
 def _rules(options: Mapping[str, object] = MappingProxyType({}), *, full: bool = False) -> AppendRules:
     wanted = {"target-file-size": f"{TARGET} b", "source.split.open-file-cost": "1 b", **options}
-    return AppendRules.of(CoreOptions.from_dict({key: str(value) for key, value in wanted.items()}), full=full)
+    return AppendRules.of(TableOptions.from_dict({key: str(value) for key, value in wanted.items()}), full=full)
 
 
 def _bucket(*files: DataFile, deleted: dict[str, int | None] | None = None) -> BucketFiles:

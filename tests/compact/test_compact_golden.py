@@ -46,7 +46,7 @@ def test_rows_stay(name: str, tmp_path: Path) -> None:
         some = store.with_schema(store.schema.with_options(options))
         compact_table(some, full=not options)
         assert in_order(spelled(_rows(store), store.schema.fields), loose) == before
-    assert {entry.file.level for entry in live(store)} <= {store.options.num_levels() - 1}
+    assert {entry.file.level for entry in live(store)} <= {store.options.level_count - 1}
 
 
 @pytest.mark.parametrize(("name", "shown"), [("dv.pk_level0", 20), ("engine.first_row_level0", 3)])

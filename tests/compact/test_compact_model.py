@@ -109,7 +109,7 @@ def test_a_compacted_table_and_its_changelog_read_like_a_dict(
     assert len(runs_of(entry.file for entry in live(store))) < 9
     compact_table(store, full=True)
     assert read(store) == model
-    assert set(levels(store)) <= {store.options.num_levels() - 1}
+    assert set(levels(store)) <= {store.options.level_count - 1}
 
 
 def _sum(old: tuple[int | None, str | None], v: int | None, w: str | None) -> tuple[int | None, str | None]:

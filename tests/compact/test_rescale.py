@@ -53,7 +53,7 @@ def test_rows_stay_and_find_their_new_buckets(tmp_path: Path, counts: tuple[int,
     before = read(store)
     result = rescale(store, new)
     store = _reopened(store)
-    assert store.options.bucket() == new
+    assert store.options.bucket == new
     assert read(store) == before
     newest = store.snapshots.latest()
     assert newest is not None
@@ -102,18 +102,18 @@ def test_a_rescale_of_some_partitions_leaves_the_others(tmp_path: Path) -> None:
     rescale(store, 3, partitions=[{"p": "y"}, {"p": "z"}])
     totals = {store.partition_values(e.partition): e.total_buckets for e in live(store)}
     assert totals == {("x",): 2, ("y",): 3}
-    assert _reopened(store).options.bucket() == 2
+    assert _reopened(store).options.bucket == 2
     with pytest.raises(InvalidInputError, match="has 3 buckets"):
         _upsert(store, gone.set_column(0, PARTITIONED.field("p"), pa.array(["y"] * 10)))
     rescale(store, 3)
     assert {e.total_buckets for e in live(store)} == {3}
-    assert _reopened(store).options.bucket() == 3
+    assert _reopened(store).options.bucket == 3
 
 
 def test_nothing_to_do_stores_the_number(tmp_path: Path) -> None:
     store = keyed_store(tmp_path / "t", {"bucket": 2})
     assert rescale(store, 5).snapshot_id is None
-    assert _reopened(store).options.bucket() == 5
+    assert _reopened(store).options.bucket == 5
 
 
 def test_a_change_in_between_makes_it_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

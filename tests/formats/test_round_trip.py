@@ -16,7 +16,7 @@ from lakewright.formats.format_registry import open_reader, open_writer
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, ColumnStats, parse_stats_mode
 from lakewright.spec.scalars import to_array
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
 from support.data_files import MemoryOutput, options, read, write
 from support.effort import examples
@@ -227,7 +227,7 @@ def test_options_of_a_table_say_how_files_are_written() -> None:
         DataField(2, "c", AtomicType("STRING")),
     ]
     given = WriteOptions.from_core_options(
-        CoreOptions.from_dict(
+        TableOptions.from_dict(
             {
                 "metadata.stats-keep-first-n-columns": "2",
                 "fields.b.stats-mode": "full",

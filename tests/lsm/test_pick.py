@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakewright.compact.compaction_plan import PickedFiles, pick, pick_full
 from lakewright.lsm.sorted_runs import SortedRun, runs_of
 from lakewright.spec.manifest import COMPACT, EMPTY_ROW, EMPTY_STATS, DataFile
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 
 Shape = Sequence[tuple[int, int]]  # level and size of each run
 
@@ -47,7 +47,7 @@ def _runs(shape: Shape) -> list[SortedRun]:
 
 def _picked(shape: Shape, options: Mapping[str, str] | None = None, max_level: int = 5) -> tuple[int, int] | None:
     """Return how many runs are picked, and the output level."""
-    unit = pick(_runs(shape), CoreOptions(options or {}), max_level=max_level)
+    unit = pick(_runs(shape), TableOptions(options or {}), max_level=max_level)
     if unit is None:
         return None
     assert [f.file_name for f in unit.files] == [f"f{n}" for n in range(len(unit.files))]
@@ -108,7 +108,7 @@ def test_runs_are_picked_by_size_and_number(
 
 
 def test_the_interval_counts_from_the_last_file_of_the_deepest_level() -> None:
-    options = CoreOptions({"compaction.optimization-interval": "1 s"})
+    options = TableOptions({"compaction.optimization-interval": "1 s"})
     runs = runs_of(
         [_file("a", 0, 1, created=9_000), _file("b", 5, 100, created=5_000), _file("c", 5, 1, created=4_000)]
     )
@@ -135,11 +135,11 @@ def test_full_of_the_deepest_level_alone_takes_files_with_deleted_rows() -> None
 
 
 def test_what_needs_lookup_and_what_hides_level_0() -> None:
-    assert not CoreOptions({}).needs_lookup()
-    assert not CoreOptions(LOOKUP).hides_level_0()
-    assert CoreOptions(VECTORS).hides_level_0()
-    assert not CoreOptions({**VECTORS, "deletion-vectors.merge-on-read": "true"}).hides_level_0()
-    assert CoreOptions({"merge-engine": "first-row"}).hides_level_0()
+    assert not TableOptions({}).needs_lookup
+    assert not TableOptions(LOOKUP).hides_level_0
+    assert TableOptions(VECTORS).hides_level_0
+    assert not TableOptions({**VECTORS, "deletion-vectors.merge-on-read": "true"}).hides_level_0
+    assert TableOptions({"merge-engine": "first-row"}).hides_level_0
 
 
 @st.composite
@@ -160,7 +160,7 @@ def test_a_pick_keeps_older_rows_deeper(shape: Shape, trigger: int, options: Map
     picked = _picked(shape, given_options)
     if picked is None:
         assert len(shape) <= trigger
-        assert not CoreOptions(given_options).needs_lookup() or all(level > 0 for level, _ in shape)
+        assert not TableOptions(given_options).needs_lookup or all(level > 0 for level, _ in shape)
         return
     count, output = picked
     taken, left = shape[:count], shape[count:]

@@ -13,7 +13,7 @@ from lakewright.errors import CorruptTableError
 from lakewright.lsm.sorted_runs import Section, max_level, runs_of, sections
 from lakewright.spec.binary_row import decode_row, encode_row
 from lakewright.spec.manifest import EMPTY_ROW, DataFile
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import AtomicType, Value
 from support.facts import data_file
 
@@ -102,9 +102,9 @@ def test_no_files_have_no_sections_and_no_runs() -> None:
 
 
 def test_the_deepest_level_is_that_of_the_options_or_deeper() -> None:
-    assert max_level(CoreOptions({}), []) == 5
-    assert max_level(CoreOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=1)]) == 2
-    assert max_level(CoreOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=4)]) == 4
+    assert max_level(TableOptions({}), []) == 5
+    assert max_level(TableOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=1)]) == 2
+    assert max_level(TableOptions({"num-levels": "3"}), [keyed_file("a", 0, 1, level=4)]) == 4
 
 
 def test_ages_are_apart_where_no_two_runs_share_numbers() -> None:

@@ -23,7 +23,7 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import COMPACT, DELETION_VECTORS, DeletionRange, IndexFile
 from lakewright.spec.option_values import MAX_INT
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.table.open_table import open_table
 from support.commits import NOW, Ticks, committer, data_file, live_names, message, metadata_names, new_store
 from support.effort import examples
@@ -111,11 +111,11 @@ def test_the_first_snapshot_that_retention_keeps(
 
 
 def test_arguments_of_an_expiry_replace_its_options() -> None:
-    options = CoreOptions({"snapshot.time-retained": "2 h", "snapshot.num-retained.max": "30"})
+    options = TableOptions({"snapshot.time-retained": "2 h", "snapshot.num-retained.max": "30"})
     assert Retention.of_options(options, LATER) == Retention(10, 30, LATER - 2 * HOUR)
     given = Retention.of_options(options, LATER, retain_max=5, older_than=7, max_deletes=3)
     assert given == Retention(5, MAX_INT, 7, 3), "what is younger than the time that is named stays"
-    assert Retention.of_options(CoreOptions({"snapshot.expire.limit": "7"}), LATER).limit == 7
+    assert Retention.of_options(TableOptions({"snapshot.expire.limit": "7"}), LATER).limit == 7
     for bad in ({"retain_min": 0}, {"retain_min": 5, "retain_max": 4}, {"max_deletes": -1}):
         with pytest.raises(InvalidInputError):
             Retention.of_options(options, LATER, **bad)
@@ -128,7 +128,7 @@ def test_all_that_may_go_goes_in_one_call(tmp_path: Path) -> None:
     some = expire(store, limit=4, dry_run=True)
     assert (len(some.snapshot_ids), some.left) == (4, 55)
     assert "no more than 4 snapshots go at once (max_deletes): expire again" in some.held_by
-    rules = Retention.of_options(CoreOptions({}), LATER, retain_max=1)
+    rules = Retention.of_options(TableOptions({}), LATER, retain_max=1)
     gone = expire_snapshots(store, rules, now_millis=LATER)
     assert (len(gone.snapshot_ids), gone.left) == (59, 0)
     assert gone.held_by == ("the newest 1 snapshot must stay (retain_min)",)
@@ -159,7 +159,7 @@ def test_a_time_protects_what_is_younger(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     for hour in range(6):
         append(store, f"f{hour}", hour=hour)
-    rules = Retention.of_options(CoreOptions({}), LATER, retain_max=1, older_than=NOW + 3 * HOUR)
+    rules = Retention.of_options(TableOptions({}), LATER, retain_max=1, older_than=NOW + 3 * HOUR)
     assert expire_snapshots(store, rules, now_millis=LATER).snapshot_ids == (1, 2)
 
 

@@ -29,7 +29,7 @@ from lakewright.spec.manifest import (
     merge_entries,
 )
 from lakewright.spec.snapshot import CommitKind, Snapshot, to_json
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import AtomicType, DataType
 from lakewright.storage.local_storage import LocalStorage
 from lakewright.storage.table_layout import Layout
@@ -43,7 +43,7 @@ SERIAL = itertools.count()
 def manifests(root: Path, types: tuple[DataType, ...] = (), **options: str) -> Manifests:
     settled = {name.replace("_", "-").replace("--", "."): value for name, value in options.items()}
     namer = Namer(lambda: uuid.UUID(int=next(SERIAL)))
-    return Manifests(LocalStorage(durable=False), Layout(str(root)), types, CoreOptions.from_dict(settled), namer)
+    return Manifests(LocalStorage(durable=False), Layout(str(root)), types, TableOptions.from_dict(settled), namer)
 
 
 def snapshot_of(store: Manifests, base: Sequence[ManifestFile], delta: Sequence[ManifestFile] = ()) -> Snapshot:
@@ -409,7 +409,7 @@ def test_merging_never_changes_the_live_files(
         "manifest.full-compaction-threshold-size": f"{full_bytes} b",
         "manifest.target-file-size": f"{target_bytes} b",
     }
-    store = replace(MEMORY, options=CoreOptions.from_dict(options))
+    store = replace(MEMORY, options=TableOptions.from_dict(options))
     expected: list[ManifestEntry] = []
     base: tuple[ManifestFile, ...] = ()
     for changes in commits:

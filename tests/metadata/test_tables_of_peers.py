@@ -11,7 +11,7 @@ from lakewright.metadata.manifest_files import Manifests
 from lakewright.metadata.refs import Tags
 from lakewright.metadata.snapshot_files import SnapshotFiles
 from lakewright.spec.binary_row import decode_row
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import AtomicType
 from lakewright.storage.local_storage import LocalStorage
 from lakewright.storage.table_layout import Layout
@@ -31,7 +31,7 @@ PEERS = Path(__file__).parent / "peer_tables"
 def test_tables_of_the_peers_are_read(name: str, kind: str, values: dict[object, int]) -> None:
     types = (AtomicType(kind),)
     layout = Layout(str(PEERS / name))
-    snapshots, store = SnapshotFiles(STORAGE, layout), Manifests(STORAGE, layout, types, CoreOptions.from_dict({}))
+    snapshots, store = SnapshotFiles(STORAGE, layout), Manifests(STORAGE, layout, types, TableOptions.from_dict({}))
     latest = snapshots.latest()
     assert latest is not None
     live = store.live(latest)

@@ -12,22 +12,21 @@ from lakewright.spec import option_table
 from lakewright.spec.option_checks import check_not_refused, nearest
 from lakewright.spec.option_table import REFUSED, RULES, Handling, rule_of, spelled
 from lakewright.spec.option_values import ConfigOption
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from support.options_page import KEYS, PAGE, options_page
 
 TESTS = Path(__file__).parents[1]
 SOURCE = TESTS.parent / "src" / "lakewright"
-NAMES = {option.key(): name for name, option in vars(CoreOptions).items() if isinstance(option, ConfigOption)}
+NAMES = {option.key(): name for name, option in vars(TableOptions).items() if isinstance(option, ConfigOption)}
 DEFINITIONS = SOURCE / "spec" / "table_options.py"
 # These say only what may be set, or which names there are, not what is done about it.
 ABOUT_VALUES = {SOURCE / "spec/option_table.py", SOURCE / "spec/option_checks.py", DEFINITIONS}
 FILES = [path for path in SOURCE.rglob("*.py") if "pypaimon" not in path.parts and path not in ABOUT_VALUES]
 CODE = "\n".join(path.read_text() for path in FILES)
-NAMED = set(re.findall(r"\bCoreOptions\.(\w+)", CODE))
-CALLED = set(re.findall(r"\.(\w+)\(", CODE))
-# The methods of CoreOptions, and which options each of them names.
+NAMED = set(re.findall(r"\b(?:\w*options|TableOptions)\.(\w+)", CODE))
+# The methods and computed attributes of TableOptions, and which options each of them reads.
 METHODS = {
-    found[1]: set(re.findall(r"\bCoreOptions\.(\w+)", found[0]))
+    found[1]: set(re.findall(r"\bself\.(\w+)", found[0]))
     for found in re.finditer(r"    def (\w+)\(self.*?(?=\n    def |\n\n\n)", DEFINITIONS.read_text(), re.DOTALL)
 }
 # Options that are done about in part: the reason of each says which part.
@@ -42,7 +41,7 @@ def is_used(key: str) -> bool:
     """Whether the sources use an option outside its definition."""
     if key in NAMES:
         name = NAMES[key]
-        return name in NAMED or any(name in named and method in CALLED for method, named in METHODS.items())
+        return name in NAMED or any(name in named and method in NAMED for method, named in METHODS.items())
     return key in BY_TEXT and f'"{key}"' in CODE
 
 
@@ -64,7 +63,7 @@ def test_an_honoured_key_is_used_and_a_harmless_one_is_not() -> None:
     # Options of catalogs of one kind have tests beside these catalogs.
     honoured = {key for key, rule in RULES.items() if rule.handling is Handling.HONOURED and not rule.metastores}
     old_names = {
-        name for option in vars(CoreOptions).values() if isinstance(option, ConfigOption) for name in option.old_names
+        name for option in vars(TableOptions).values() if isinstance(option, ConfigOption) for name in option.old_names
     }
     assert [key for key in sorted(honoured - old_names - ABOUT_OPTIONS) if not is_used(key)] == []
     harmless = {key for key, rule in RULES.items() if rule.handling is Handling.HARMLESS}

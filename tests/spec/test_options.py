@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import pickle
+from unittest.mock import patch
 
 import pytest
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.merge_engine import MergeEngine
-from lakewright.spec.option_values import MIB, option_text, parse_duration_millis, parse_memory
-from lakewright.spec.table_options import KNOWN_OPTIONS, CoreOptions
+from lakewright.spec.option_values import MIB, ConfigOption, option_text, parse_duration_millis, parse_memory
+from lakewright.spec.table_options import KNOWN_OPTIONS, CoreOptions, TableOptions
 
 
 @pytest.mark.parametrize(
@@ -50,11 +51,13 @@ def test_texts_that_are_no_durations(text: str) -> None:
         parse_duration_millis(text)
 
 
-def test_constants_are_named_after_their_keys_and_every_default_is_of_its_kind() -> None:
-    for name, option in vars(CoreOptions).items():
-        if option in KNOWN_OPTIONS:
-            assert name == option.key().upper().replace("-", "_").replace(".", "_")
+def test_attributes_are_named_after_their_keys_and_every_default_is_of_its_kind() -> None:
+    for name, option in vars(TableOptions).items():
+        if isinstance(option, ConfigOption):
+            assert name == option.key().replace("-", "_").replace(".", "_")
+            assert getattr(CoreOptions, name.upper()) is option
             default = option.default_value()
+            assert getattr(TableOptions(), name) == default
             if isinstance(default, str | int | float):
                 assert option.parse(option_text(option.key(), default)) == default
     assert len({option.key() for option in KNOWN_OPTIONS}) == len(KNOWN_OPTIONS) > 100
@@ -70,26 +73,24 @@ def test_get_prefers_the_value_then_the_given_default_then_its_own() -> None:
 
 
 def test_old_keys_still_count_and_new_ones_win() -> None:
-    assert CoreOptions({"write.compaction-skip": "true"}).get(CoreOptions.WRITE_ONLY)
-    assert CoreOptions({"partial-update.ignore-delete": "TRUE"}).get(CoreOptions.IGNORE_DELETE)
-    both = {"first-row.ignore-delete": "true", "ignore-delete": "false"}
-    assert not CoreOptions(both).get(CoreOptions.IGNORE_DELETE)
+    assert TableOptions({"write.compaction-skip": "true"}).write_only
+    assert TableOptions({"partial-update.ignore-delete": "TRUE"}).ignore_delete
+    assert not TableOptions({"first-row.ignore-delete": "true", "ignore-delete": "false"}).ignore_delete
 
 
 def test_defaults_that_depend_on_the_table_or_on_other_options() -> None:
-    options = CoreOptions()
-    assert options.target_file_size(has_primary_key=True) == 128 * MIB
-    assert options.target_file_size(has_primary_key=False) == 256 * MIB
-    assert CoreOptions({"target-file-size": "1 kb"}).target_file_size(has_primary_key=True) == 1024
-    more = CoreOptions({"num-sorted-run.compaction-trigger": "7"})
-    assert (more.num_levels(), more.num_sorted_runs_stop_trigger()) == (8, 10)
+    options = TableOptions()
+    assert options.data_file_size(has_primary_key=True) == 128 * MIB
+    assert options.data_file_size(has_primary_key=False) == 256 * MIB
+    assert TableOptions({"target-file-size": "1 kb"}).data_file_size(has_primary_key=True) == 1024
+    assert TableOptions({"num-sorted-run.compaction-trigger": "7"}).level_count == 8
 
 
 def test_levels_and_names() -> None:
-    options = CoreOptions({"file.format.per.level": "0:avro, 5:ORC", "sequence.field": "a, b", "bucket-key": "a, b"})
-    assert options.get(CoreOptions.FILE_FORMAT_PER_LEVEL) == {0: "avro", 5: "orc"}
-    assert options.get(CoreOptions.SEQUENCE_FIELD) == ("a", "b")
-    assert options.bucket_key() == ("a", " b")
+    options = TableOptions({"file.format.per.level": "0:avro, 5:ORC", "sequence.field": "a, b", "bucket-key": "a, b"})
+    assert options.file_format_per_level == {0: "avro", 5: "orc"}
+    assert options.sequence_field == ("a", "b")
+    assert options.bucket_key == ("a", " b")
 
 
 @pytest.mark.parametrize(
@@ -113,14 +114,26 @@ def test_levels_and_names() -> None:
 )
 def test_bad_values_name_the_key_the_value_and_what_is_allowed(key: str, value: str) -> None:
     with pytest.raises(InvalidInputError, match="it takes") as caught:
-        CoreOptions({key: value}).check()
+        TableOptions({key: value}).check()
     assert (caught.value.option, caught.value.value) == (key, value)
     assert repr(key) in str(caught.value)
     assert repr(value) in str(caught.value)
 
 
 def test_a_bad_value_hurts_only_those_who_ask_for_it() -> None:
-    assert CoreOptions({"commit.timeout": "soon", "bucket": "2"}).bucket() == 2
+    options = TableOptions({"commit.timeout": "soon", "merge-engine": "newest", "bucket": "2"})
+    assert options.bucket == 2
+    for read in (lambda: options.commit_timeout, lambda: options.merge_engine, lambda: options.needs_lookup):
+        with pytest.raises(InvalidInputError, match="it takes"):
+            read()
+
+
+def test_values_are_parsed_once_and_not_changed() -> None:
+    options = TableOptions({"bucket": "2", "merge-engine": "first-row"})
+    with patch.object(ConfigOption, "parse", side_effect=AssertionError):
+        assert (options.bucket, options.write_buffer_size, options.hides_level_0) == (2, 256 * MIB, True)
+    with pytest.raises(AttributeError, match="'bucket'"):
+        options.bucket = 3
 
 
 def test_values_of_python_become_text_and_others_are_refused() -> None:
@@ -131,5 +144,5 @@ def test_values_of_python_become_text_and_others_are_refused() -> None:
 
 
 def test_options_survive_pickling() -> None:
-    options = CoreOptions({"bucket": "2"})
-    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 - our own bytes
+    for options in (CoreOptions({"bucket": "2"}), TableOptions({"bucket": "2"})):
+        assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 - our own bytes

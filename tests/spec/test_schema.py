@@ -284,15 +284,15 @@ def test_an_unknown_column_is_named_with_a_hint() -> None:
 def test_options_can_be_laid_over_and_the_schema_stays_as_it_was() -> None:
     schema = created()
     over = schema.with_options({"file.format": "orc", "write-only": True})
-    assert over.core_options.file_format() == "orc"
+    assert over.table_options.file_format == "orc"
     assert over.options["write-only"] == "true"
-    assert schema.core_options.file_format() == "parquet"
+    assert schema.table_options.file_format == "parquet"
 
 
 def test_a_schema_survives_pickling_with_its_caches() -> None:
     schema = created(partition="c")
     assert schema.arrow_schema.names == ["a", "b", "c"]
-    assert schema.core_options.bucket() == -1
+    assert schema.table_options.bucket == -1
     assert pickle.loads(pickle.dumps(schema)) == schema  # noqa: S301 - our own bytes
 
 

@@ -14,7 +14,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.read.read_builder import ReadBuilder
 from lakewright.spec.schema import Schema, new_table_schema
 from lakewright.spec.system_columns import VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
 from lakewright.storage.local_storage import LocalStorage
 from lakewright.storage.storage import Storage
 from lakewright.storage.table_layout import Layout
@@ -33,8 +32,8 @@ def keyed_store(
     """Make a table; `keys` are its primary key and its partition key."""
     wish = Schema.from_pyarrow_schema(schema, primary_keys=keys[0], partition_keys=keys[1], options=options or {})
     table_schema = new_table_schema(wish, time_millis=1)
-    found = table_schema.core_options
-    layout = Layout(str(root), index_in_data_directory=found.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR))
+    found = table_schema.table_options
+    layout = Layout(str(root), index_in_data_directory=found.index_file_in_data_file_dir)
     inner = LocalStorage(durable=False)
     inner.make_directory(layout.schema_directory)
     assert inner.create(layout.schema_file(0), table_schema.to_json().encode())

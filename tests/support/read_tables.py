@@ -10,7 +10,6 @@ import pyarrow as pa
 from lakewright.metadata.schema_files import SchemaFiles
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.schema import Schema, new_table_schema
-from lakewright.spec.table_options import CoreOptions
 from lakewright.storage.local_storage import LocalStorage
 from lakewright.storage.table_layout import Layout
 from lakewright.table.write_builder import BatchWriteBuilder
@@ -48,11 +47,11 @@ def golden_store(name: str, options: Mapping[str, str] | None = None, branch: st
     schema = SchemaFiles(storage, Layout(root, branch)).latest()
     assert schema is not None
     schema = schema.with_options(options or {})
-    found = schema.core_options
+    found = schema.table_options
     layout = Layout(
         root,
         branch,
-        found.get(CoreOptions.DATA_FILE_PATH_DIRECTORY),
-        found.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR),
+        found.data_file_path_directory,
+        found.index_file_in_data_file_dir,
     )
     return TableStore(name, storage, layout, schema)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.write import bucket_assignment
 from lakewright.write.bucket_assignment import Assigner, BucketLimits, HashArray, KeyHashes, channels_of
 from support.effort import examples
@@ -110,7 +110,7 @@ def test_keys_of_another_assigner_are_refused() -> None:
 
 
 def test_every_assigner_needs_a_bucket() -> None:
-    options = CoreOptions.from_dict({"dynamic-bucket.max-buckets": "2"})
+    options = TableOptions.from_dict({"dynamic-bucket.max-buckets": "2"})
     assert BucketLimits.of_options(options, Assigner(1, 2)).buckets == 2
     with pytest.raises(InvalidInputError, match="no assigner 2 of 3"):
         BucketLimits.of_options(options, Assigner(2, 3))

@@ -16,7 +16,7 @@ from lakewright.engine.engine_job import remove_leftovers
 from lakewright.errors import InvalidInputError, InvalidMessageError, LakewrightWarning, UnsupportedError
 from lakewright.maintenance.external_directories import CLAIMS
 from lakewright.spec.external_paths import external_paths
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from support.effort import each_once
 from support.s3 import S3Server
 
@@ -91,14 +91,14 @@ def test_every_strategy_writes_outside_and_is_read_back(
 
 
 def test_files_are_spread_by_weight(tmp_path: Path) -> None:
-    paths = external_paths(CoreOptions(_options(tmp_path, "weight-robin")))
+    paths = external_paths(TableOptions(_options(tmp_path, "weight-robin")))
     assert paths is not None
     chosen = Counter("/one/" in paths.path_of("bucket-0", f"data-{n}-0.parquet", 0) for n in range(4000))
     assert 850 < chosen[True] < 1150
 
 
 def test_files_of_one_writer_take_turns(tmp_path: Path) -> None:
-    paths = external_paths(CoreOptions(_options(tmp_path, "round-robin")))
+    paths = external_paths(TableOptions(_options(tmp_path, "round-robin")))
     assert paths is not None
     turns = ["/one/" in paths.path_of("bucket-0", f"data-x-0-{n}.parquet", n) for n in range(6)]
     assert turns in ([True, False] * 3, [False, True] * 3)

@@ -14,7 +14,7 @@ from lakewright.cli.cli_options import WAREHOUSE, Arguments
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_checks import SECRET_KEYS, redact_secret
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.open_table import open_table
 from lakewright.table.system_tables import system_table
@@ -193,7 +193,7 @@ def table_or_view_of(args: Arguments) -> FileStoreTable | SystemTable | RowView:
     options = _options_of_path(args)
     SECRETS.note_options(options)
     table = open_table(
-        f"{path}/{name.get_table_name()}", options | ({} if branch is None else {CoreOptions.BRANCH.key(): branch})
+        f"{path}/{name.get_table_name()}", options | ({} if branch is None else {TableOptions.branch.key(): branch})
     )
     return table if view is None else system_table(table, view)
 

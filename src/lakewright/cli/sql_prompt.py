@@ -28,7 +28,7 @@ from lakewright.cli.cli_results import render_table
 from lakewright.cli.interrupts import StillRunning, forget_interrupts, run_interruptibly
 from lakewright.cli.sql_command import bound_args, engine_message, rows_of
 from lakewright.errors import LakewrightError, SQLSyntaxError, pluralize
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import KNOWN_OPTIONS
 from lakewright.statements.call_statement import PROCEDURES
 from lakewright.statements.sql_context import Context
 from lakewright.statements.sql_session import Session
@@ -62,7 +62,7 @@ _CALL_COMES = re.compile(r"\bCALL\s+$|\bPROCEDURE\s+$", re.IGNORECASE)
 _OPTION_COMES = re.compile(r"\b(?:TBLPROPERTIES|OPTIONS)\s*\((?:[^()']|'[^']*')*'$", re.IGNORECASE)
 _TABLE_NAMES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE|USING)\s+([\w.`$-]+)", re.IGNORECASE)
 _REMEMBERED_SECONDS = 10.0
-OPTION_KEYS = tuple(sorted(one.key() for one in vars(CoreOptions).values() if hasattr(one, "key")))
+OPTION_KEYS = tuple(sorted(option.key() for option in KNOWN_OPTIONS))
 
 
 @dataclass

@@ -41,7 +41,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.metrics import EventKind, MetricsEvent, StageTimer, emit, has_listeners
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_commit, snapshot_from_json, state_of, to_json
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.storage.concurrency import CallGroup, DeferredCall
 from lakewright.storage.storage import Storage, is_refusal
@@ -258,9 +257,9 @@ class RetryPolicy:
         options = store.options
         return cls(
             (CommitConflictError,),
-            options.get(CoreOptions.COMMIT_MAX_RETRIES),
-            options.get(CoreOptions.COMMIT_TIMEOUT),
-            (options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT), options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)),
+            options.commit_max_retries,
+            options.commit_timeout,
+            (options.commit_min_retry_wait, options.commit_max_retry_wait),
         )
 
     def pause_seconds(self, attempt: int) -> float:
@@ -336,7 +335,7 @@ class CommitPrefetch:
     def begin_commit(self, newest: Snapshot | None = None) -> None:
         """Ask for all that a commit reads first, without the newest snapshot if the caller has just asked for it."""
         self.begin() if newest is None else self._know(newest)
-        if self._is_far and self.store.options.bucket() > 0:
+        if self._is_far and self.store.options.bucket > 0:
             self._schemas = DeferredCall(self.store.schemas.all, at_once=True)
 
     def _know(self, newest: Snapshot) -> None:
@@ -434,8 +433,8 @@ class CommitRun:
 
     def _publish(self) -> Snapshot:
         environment, started = self.environment, self.environment.clock()
-        retries_max = self.store.options.get(CoreOptions.COMMIT_MAX_RETRIES)
-        timeout = self.store.options.get(CoreOptions.COMMIT_TIMEOUT)
+        retries_max = self.store.options.commit_max_retries
+        timeout = self.store.options.commit_timeout
         without_progress, last_id = 0, MAX_LONG
         for attempt in range(ATTEMPTS_MAX):
             began, since = environment.clock(), perf_counter()
@@ -608,8 +607,8 @@ class CommitRun:
 
     def _wait_seconds(self, attempt: int, took_millis: int) -> float:
         options = self.store.options
-        shortest = options.get(CoreOptions.COMMIT_MIN_RETRY_WAIT)
-        longest = options.get(CoreOptions.COMMIT_MAX_RETRY_WAIT)
+        shortest = options.commit_min_retry_wait
+        longest = options.commit_max_retry_wait
         if self.intent.only_adds:
             # Where an attempt takes long, a wait that is short beside it would not keep writers apart.
             wait = max(shortest << min(attempt, _APPEND_DOUBLINGS_MAX), _PATIENCE * took_millis)

@@ -31,7 +31,6 @@ from lakewright.spec.binary_row import decode_row
 from lakewright.spec.manifest import ADD, DELETE, DELETION_VECTORS, DataFile, IndexEntry, ManifestEntry, ManifestFile
 from lakewright.spec.scalars import cast_text, to_value
 from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import POSTPONE, BucketMode
 from lakewright.spec.types import DataField, Value
 
@@ -260,14 +259,14 @@ def plan_on(store: TableStore, intent: CommitRequest, base: Snapshot | None) -> 
     change, live = _change_on(store, intent, base)
     _refuse_unsafe(store, intent, base, change.partitions)
     conflict, replaces = None, intent.replaced is not None
-    if store.options.bucket() != -1:  # elsewhere no file has a number of buckets
+    if store.options.bucket != -1:  # elsewhere no file has a number of buckets
         conflict = mixed_buckets((e for e in change.entries if not (replaces and e.kind == DELETE)), ())
     if conflict is None and not intent.fits_every_base:
         key_range = key_range_of(store) if store.schema.primary_keys else None
         conflict = find_conflict(change, live, replaces=replaces, key_range=key_range)
     if conflict is None and crosses_partitions(store):
         conflict = _moved_keys(store, intent, base) or _keys_elsewhere(store, intent, base)
-    if conflict is None and not replaces and not intent.fits_every_base and store.options.data_evolution_enabled():
+    if conflict is None and not replaces and not intent.fits_every_base and store.options.data_evolution_enabled:
         # The change names rows of the base, whose columns may lie in several files.
         next_row_id = 0 if base is None else base.next_row_id or 0
         compacts = intent.kind is CommitKind.COMPACT
@@ -333,7 +332,7 @@ def select_partitions(
         return WHOLE_TABLE
     if isinstance(partitions, PartitionSelection):
         return partitions
-    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+    default_name = store.options.partition_default_name
     return partitions_by_specs(partitions, store.schema.partition_fields, default_name=default_name, table=store.name)
 
 
@@ -357,10 +356,10 @@ def _change_on(store: TableStore, intent: CommitRequest, base: Snapshot | None) 
     if intent.unchanged_since is not None:
         _refuse_changed(store, intent, base, selects)
     if base is None:
-        return overwrite_change(intent.change, (), (), selects, buckets=store.options.bucket()), []
+        return overwrite_change(intent.change, (), (), selects, buckets=store.options.bucket), []
     live = live_files(store, base, intent.replaced)
     index = _index_of(store, base)
-    return overwrite_change(intent.change, live, index, selects, buckets=store.options.bucket()), live
+    return overwrite_change(intent.change, live, index, selects, buckets=store.options.bucket), live
 
 
 def _index_on(
@@ -373,7 +372,7 @@ def _index_on(
         return None
     previous = _index_of(store, base)
     # Buckets of a primary-key table have one file of each kind of index, also where their number is not fixed.
-    bucketed = store.options.bucket() > 0 or bool(store.schema.primary_keys)
+    bucketed = store.options.bucket > 0 or bool(store.schema.primary_keys)
     by_name = intent.kind is not CommitKind.COMPACT
     combined = moved_hashes(hash_bases, previous) or combine_index(
         previous, change.index, bucketed=bucketed, by_name=by_name
@@ -443,7 +442,7 @@ def _refuse_unsafe(
 
     For an overwrite, appends of other users count too.
     """
-    safe = store.options.get(CoreOptions.COMMIT_STRICT_MODE_LAST_SAFE_SNAPSHOT)
+    safe = store.options.commit_strict_mode_last_safe_snapshot
     if safe is None or safe < 0 or base is None:
         return
     unsafe_kinds = {CommitKind.COMPACT, CommitKind.OVERWRITE}

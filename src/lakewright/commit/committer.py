@@ -64,7 +64,6 @@ from lakewright.metrics import StageTimer
 from lakewright.spec.manifest import ADD
 from lakewright.spec.schema_checks import check_supported_for_write, doubtful_keys, unkept_options
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, SeenSnapshot, Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import POSTPONE
 
 P = ParamSpec("P")
@@ -163,8 +162,8 @@ class Committer:
         An empty commit makes a snapshot only with `ignore_empty=False`.
         """
         self._check(messages)
-        append = append_change(messages, self.store.options.bucket())
-        compact = compact_change(messages, self.store.options.bucket())
+        append = append_change(messages, self.store.options.bucket)
+        compact = compact_change(messages, self.store.options.bucket)
         details = SnapshotDetails(properties or {}, operation, watermark)
         appended = None
         if not append.is_empty or (compact.is_empty and not ignore_empty):
@@ -198,7 +197,7 @@ class Committer:
         call raises CommitConflictError if one of them changed after that snapshot.
         """
         self._check(messages)
-        appended = append_change(messages, self.store.options.bucket())
+        appended = append_change(messages, self.store.options.bucket)
         new = Change(
             tuple(e for e in appended.entries if e.kind == ADD), (), tuple(e for e in appended.index if e.kind == ADD)
         )
@@ -216,7 +215,7 @@ class Committer:
             )
             intent = replace(intent, unchanged_since=if_unchanged_since, guards=guards_of(messages))
             snapshot = self._publish(intent, files_of_messages(self.store, messages))
-        compact = compact_change(messages, self.store.options.bucket())
+        compact = compact_change(messages, self.store.options.bucket)
         return self._compact(messages, identifier, compact, snapshot)
 
     def truncate(self, specs: Sequence[PartitionSpec] | None = None, identifier: int = MAX_LONG) -> Snapshot:
@@ -290,7 +289,7 @@ class Committer:
         self, messages: Sequence[CommitMessage], files: Sequence[MessageFile], identifier: int
     ) -> bool:
         """Return whether somebody, in any process, began to commit the messages and is not known to have failed."""
-        buckets = self.store.options.bucket()
+        buckets = self.store.options.bucket
         changes = (append_change(messages, buckets), compact_change(messages, buckets))
         numbers = {identifier, MAX_LONG}
         marks = (
@@ -323,9 +322,9 @@ class Committer:
             table=self.store.name,
             identity=identity,
             schema_ids=schema_ids,
-            buckets=options.bucket(),
+            buckets=options.bucket,
             has_primary_key=bool(schema.primary_keys),
-            row_tracking=options.row_tracking_enabled(),
+            row_tracking=options.row_tracking_enabled,
             crosses_partitions=crosses_partitions(self.store),
         )
 
@@ -353,14 +352,14 @@ class Committer:
         )
 
     def _batch_user(self, messages: Sequence[CommitMessage]) -> str:
-        prefix = self.store.options.get(CoreOptions.COMMIT_USER_PREFIX)
+        prefix = self.store.options.commit_user_prefix
         user = batch_user(messages) or self.new_uuid()
         return f"{prefix}_{user}" if prefix else user
 
     def _may_clash(self, append: Change) -> bool:
         """Return whether an append must be compared with live files: bucket counts, keys of deeper levels, columns."""
-        buckets = self.store.options.bucket()
-        if self.store.options.data_evolution_enabled():
+        buckets = self.store.options.bucket
+        if self.store.options.data_evolution_enabled:
             return any(e.file.first_row_id is not None for e in append.entries)
         if self.store.schema.primary_keys and any(e.file.level > 0 for e in append.entries):
             return True
@@ -370,12 +369,12 @@ class Committer:
             return False
         with self._nothing_published():
             schemas = self.store.schemas.all() if self.early_look is None else self.early_look.schemas()
-            return any(schema.core_options.bucket() != buckets for schema in schemas)
+            return any(schema.table_options.bucket != buckets for schema in schemas)
 
     def _numbering(self, messages: Sequence[CommitMessage], change: Change) -> Numbering | None:
         """Return what keeps new rows in the order of the commits; None without keys, or where snapshot ids do that."""
         schema, options = self.store.schema, self.store.options
-        if not schema.primary_keys or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
+        if not schema.primary_keys or options.sequence_snapshot_ordering:
             return None
         bases = {m.base_snapshot for m in messages if not m.is_empty}
         vectors = (place.data_file for e in change.index for place in e.file.deletion_ranges or ())
@@ -397,7 +396,7 @@ class Committer:
     def _replaced(self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None) -> PartitionSelection | None:
         """Return the partitions that an overwrite replaces; None if there are none."""
         if dynamic is None:
-            dynamic = self.store.options.get(CoreOptions.DYNAMIC_PARTITION_OVERWRITE)
+            dynamic = self.store.options.dynamic_partition_overwrite
         dynamic = dynamic and bool(self.store.schema.partition_keys)
         by_spec = select_partitions(self.store, [spec] if spec else None)
         outside = files_outside(new, partition_selector(self.store, by_spec))
@@ -423,9 +422,9 @@ class Committer:
     def _upgraded(self, new: Change) -> Change:
         """Return the new files of an overwrite on the level where they are seen at once."""
         schema, options = self.store.schema, self.store.options
-        if not schema.primary_keys or not options.get(CoreOptions.OVERWRITE_UPGRADE):
+        if not schema.primary_keys or not options.overwrite_upgrade:
             return new
-        return replace(new, entries=upgrade_files(new.entries, options.num_levels() - 1, key_range_of(self.store)))
+        return replace(new, entries=upgrade_files(new.entries, options.level_count - 1, key_range_of(self.store)))
 
     def _compact(
         self, messages: Sequence[CommitMessage], identifier: int, compact: Change, before: Snapshot | None

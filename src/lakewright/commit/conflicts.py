@@ -561,7 +561,7 @@ def _rows_of(
     store: TableStore, guards: Sequence[Guard], base: Snapshot | None, since: Snapshot | None, on: _Change
 ) -> TouchedRows | None:
     """Return the rows of a table with data evolution that must be unchanged; None: comparing files is enough."""
-    if base is None or not store.options.data_evolution_enabled() or all(g.since == base.id for g in guards):
+    if base is None or not store.options.data_evolution_enabled or all(g.since == base.id for g in guards):
         return None
     reads = frozenset(name for guard in guards for name in guard.reads)
     return touched_rows(

@@ -21,7 +21,6 @@ from lakewright.errors import CommitUnknownError, InvalidInputError
 from lakewright.metadata.job_records import BegunJob, is_removed
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.snapshot import SeenSnapshot, Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.storage.concurrency import CallGroup
 
 _NAMESPACE = uuid.UUID("0b7c5a1e-9f43-4c06-8a52-6f1c3c8e2d94")
@@ -150,7 +149,7 @@ def _find_since(store: TableStore, user: str, job_id: str, since: SeenSnapshot, 
 
 
 def _is_old(store: TableStore, millis: int, now: int) -> bool:
-    return millis < now - store.options.get(CoreOptions.LAKEWRIGHT_JOB_ID_RETENTION)
+    return millis < now - store.options.lakewright_job_id_retention
 
 
 def _is_removed(store: TableStore, newest: Snapshot | None, recorded: Snapshot) -> bool:

@@ -74,7 +74,7 @@ class HighestNumbers:
 
     def _delta(self, snapshot: Snapshot) -> list[ManifestEntry]:
         # A compaction keeps sequence numbers, except where it moves rows out of the postpone bucket.
-        if snapshot.commit_kind is CommitKind.COMPACT and self._store.options.bucket() != POSTPONE:
+        if snapshot.commit_kind is CommitKind.COMPACT and self._store.options.bucket != POSTPONE:
             return []
         return self._store.manifests.delta(snapshot, keep=self._keep)
 

@@ -24,7 +24,6 @@ from lakewright.metadata.manifest_files import Manifests, Namer
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.snapshot import MIN_LONG, CommitKind, Snapshot, is_same_commit
-from lakewright.spec.table_options import CoreOptions
 from lakewright.storage.concurrency import CallGroup, DeferredCall
 from lakewright.version import __version__
 
@@ -95,11 +94,11 @@ class SnapshotProducer:
     def _numbers_anew(self) -> bool:
         """Return whether the entries depend on the snapshot that the commit becomes."""
         options = self.store.options
-        return options.row_tracking_enabled() or self._orders_by_snapshot
+        return options.row_tracking_enabled or self._orders_by_snapshot
 
     @property
     def _orders_by_snapshot(self) -> bool:
-        ordered = self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
+        ordered = self.store.options.sequence_snapshot_ordering
         return ordered and bool(self.store.schema.primary_keys) and self.intent.kind is not CommitKind.COMPACT
 
     def ask_early(self, base: Snapshot | None, errands: CallGroup) -> None:
@@ -231,9 +230,9 @@ class SnapshotProducer:
         options = self.store.options
         if self._orders_by_snapshot:
             return order_by_snapshot(plan.change.entries, snapshot_id), start
-        if not options.row_tracking_enabled():
+        if not options.row_tracking_enabled:
             return plan.change.entries, start
-        by_partition = options.get(CoreOptions.ROW_TRACKING_PARTITION_GROUP_ON_COMMIT)
+        by_partition = options.row_tracking_partition_group_on_commit
         return assign_row_ids(
             plan.change.entries, snapshot_id=snapshot_id, next_row_id=start, by_partition=by_partition
         )
@@ -243,7 +242,7 @@ class SnapshotProducer:
 
         If the base lacks the property, so does the new snapshot: a number that is too low is worse than none.
         """
-        mode = self.store.options.get(CoreOptions.WRITE_SEQUENCE_NUMBER_INIT_MODE)
+        mode = self.store.options.write_sequence_number_init_mode
         before = "" if base is None else base.properties.get(_HIGHEST_NUMBER, "")
         if mode != "snapshot" or not self.store.schema.primary_keys or not (base is None or before.isdigit()):
             return {}

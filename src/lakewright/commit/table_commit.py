@@ -25,7 +25,6 @@ from lakewright.metadata.table_store import TableStore, check_properties
 from lakewright.spec import argument_checks
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
-from lakewright.spec.table_options import CoreOptions
 
 REROUTES_MAX = 10  # how often others may choose buckets first
 
@@ -181,9 +180,9 @@ class TableCommit:
             warnings.warn(f"{failure}: {error!r}", LakewrightWarning, stacklevel=6)
 
     def _ignore_empty(self, *, default: bool) -> bool:
-        if self._store.options.get(CoreOptions.COMMIT_FORCE_CREATE_SNAPSHOT):
+        if self._store.options.commit_force_create_snapshot:
             return False
-        chosen = self._store.options.get(CoreOptions.SNAPSHOT_IGNORE_EMPTY_COMMIT)
+        chosen = self._store.options.snapshot_ignore_empty_commit
         return default if chosen is None else chosen
 
     def _check_open(self) -> None:

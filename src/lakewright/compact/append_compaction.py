@@ -27,7 +27,6 @@ from lakewright.read.projection import plan_projection
 from lakewright.read.split_planning import row_id_groups, split_of
 from lakewright.read.split_reader import SplitReader
 from lakewright.spec.manifest import APPEND, COMPACT, DataFile, IndexFile
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.storage.concurrency import in_order
 
@@ -45,7 +44,7 @@ def read_rows(store: TableStore, split: DataSplit, columns: Sequence[str] | None
     names = columns or [field.name for field in (*store.schema.fields, *carried)]
     projection = plan_projection(store.schema.fields, names, hidden=carried)
     units = SplitReader(store, FileSchemas(store), projection).units(split)
-    threads = min(_FILES_READ, store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
+    threads = min(_FILES_READ, store.options.lakewright_write_threads)
     return in_order(units, threads=threads, ahead_max=_AHEAD_BATCHES)
 
 
@@ -62,7 +61,7 @@ def write_rows(
 
 def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -> CommitMessage:
     """Write the rows of a task's files to new files, in order; `fold_vectors` adds old index files to the message."""
-    evolves = store.options.data_evolution_enabled()
+    evolves = store.options.data_evolution_enabled
     split = task_split(store, task)
     index: IndexFile | None = None
     if evolves:
@@ -80,7 +79,7 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
 
 def task_split(store: TableStore, task: CompactTask) -> DataSplit:
     """Return the files of a task as a split whose rows can be read."""
-    groups = row_id_groups(task.files) if store.options.data_evolution_enabled() else [(file,) for file in task.files]
+    groups = row_id_groups(task.files) if store.options.data_evolution_enabled else [(file,) for file in task.files]
     deletions = deletions_of(store, (task.partition, task.bucket), task.vectors)
     return split_of(store, task.snapshot_id, (task.partition, task.bucket, task.total_buckets), groups, deletions)
 

@@ -44,7 +44,7 @@ from lakewright.spec.argument_checks import DurationLike
 from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.predicate import Predicate, matches_values
 from lakewright.spec.snapshot import CommitKind, Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import AtomicType
 
@@ -139,8 +139,8 @@ def _check_order(store: TableStore, names: Sequence[str]) -> None:
     if schema.primary_keys:
         unsortable = "has a primary key, which orders its rows"
     elif schema.bucket_mode is not BucketMode.UNAWARE:
-        unsortable = f"has bucket={store.options.bucket()}, and rows of a bucket stay in the order they were written"
-    elif store.options.data_evolution_enabled():
+        unsortable = f"has bucket={store.options.bucket}, and rows of a bucket stay in the order they were written"
+    elif store.options.data_evolution_enabled:
         unsortable = "has 'data-evolution.enabled', and the ids of its rows count up in the order of the rows"
     if unsortable is not None:
         raise UnsupportedError(
@@ -175,7 +175,7 @@ def partition_predicate(store: TableStore, where: Filter) -> Predicate:
         raise InvalidInputError(
             f"{store.name} has no partitions that a condition could choose; leave 'where' out", argument="where"
         )
-    predicate = to_predicate(where, store.schema.fields, store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE))
+    predicate = to_predicate(where, store.schema.fields, store.options.lakewright_time_zone)
     others = sorted(predicate.columns() - set(keys))
     if others:
         raise InvalidInputError(
@@ -254,14 +254,14 @@ def compact_request(store: TableStore, choice: CompactChoice, run: TaskRunner | 
 
 def _check_unclustered(store: TableStore) -> None:
     """Raise UnsupportedError for tables whose files are clustered step by step: a merge of files undoes their order."""
-    if store.schema.primary_keys or not store.options.get(CoreOptions.CLUSTERING_INCREMENTAL):
+    if store.schema.primary_keys or not store.options.clustering_incremental:
         return
-    columns = store.options.get(CoreOptions.CLUSTERING_COLUMNS)
+    columns = store.options.clustering_columns
     raise UnsupportedError(
         f"{store.name} has 'clustering.incremental': merging its files would undo the order that they are in; sort the "
         f"whole table by compact(order_by={list(columns)}), cluster it with Java, or remove the option",
         table=store.name,
-        option=CoreOptions.CLUSTERING_INCREMENTAL.key(),
+        option=TableOptions.clustering_incremental.key(),
     )
 
 
@@ -270,9 +270,9 @@ def materialize_vectors(
 ) -> CompactResult:
     """Rewrite the files that have deletion vectors, without their deleted rows."""
     unable = None
-    if store.options.data_evolution_enabled():
+    if store.options.data_evolution_enabled:
         unable = "has 'data-evolution.enabled', so that deleted rows keep their places and ids"
-    elif not store.options.deletion_vectors_enabled():
+    elif not store.options.deletion_vectors_enabled:
         unable = "has no deletion vectors: 'deletion-vectors.enabled' is not true"
     if unable is not None:
         raise UnsupportedError(f"{store.name} {unable}", table=store.name)
@@ -332,9 +332,9 @@ def run_plan(
 
 
 def _in_threads(store: TableStore, tasks: Sequence[CompactTask]) -> list[CommitMessage]:
-    if len(tasks) >= store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS):
+    if len(tasks) >= store.options.lakewright_write_threads:
         # Every thread has a task of its own, so that more threads within a task would only get in the way of others.
-        one = store.with_schema(store.schema.with_options({CoreOptions.LAKEWRIGHT_WRITE_THREADS.key(): "1"}))
+        one = store.with_schema(store.schema.with_options({TableOptions.lakewright_write_threads.key(): "1"}))
     else:
         one = store
     return run_concurrently(store, tasks, lambda task, memory: [run_task(one, task, memory_bytes=memory)])
@@ -357,16 +357,16 @@ def compact_after_commit(
     touched = frozenset(place for place in places if place[1] >= 0)
     if not touched or not store.schema.primary_keys:
         return
-    if store.options.get(CoreOptions.WRITE_ONLY):
-        if store.options.hides_level_0():
+    if store.options.write_only:
+        if store.options.hides_level_0:
             _warn(
                 f"{store.name}: snapshot {snapshot.id} is published, but its rows STAY HIDDEN from batch reads until "
                 "somebody compacts: the table is 'write-only' and level 0 is invisible; call table.compact() or run a "
                 "compaction elsewhere"
             )
         return
-    if store.options.get(CoreOptions.COMMIT_FORCE_COMPACT):
-        forced = {CoreOptions.COMPACTION_FORCE_UP_LEVEL_0.key(): "true"}
+    if store.options.commit_force_compact:
+        forced = {TableOptions.compaction_force_up_level_0.key(): "true"}
         store = store.with_schema(store.schema.with_options(forced))
     try:
         due = due_for_full(store, snapshot, touched)
@@ -377,7 +377,7 @@ def compact_after_commit(
 
         run_plan(store, plan, run, snapshot if is_newest else None)
     except (LakewrightError, OSError) as error:
-        hidden = ", and until then its rows STAY HIDDEN from batch reads" if store.options.hides_level_0() else ""
+        hidden = ", and until then its rows STAY HIDDEN from batch reads" if store.options.hides_level_0 else ""
         _warn(
             f"{store.name}: snapshot {snapshot.id} is published, but the compaction after it failed: {error}. Call "
             f"table.compact() later{hidden}"
@@ -391,12 +391,12 @@ def due_for_full(
 
     These are the places that the n-th newest commit touched and that got no file in their deepest level since.
     """
-    commits = store.options.get(CoreOptions.FULL_COMPACTION_DELTA_COMMITS)
+    commits = store.options.full_compaction_delta_commits
     if commits is None:
         return frozenset()
     if commits == 1:
         return frozenset(touched)
-    deepest = store.options.num_levels() - 1
+    deepest = store.options.level_count - 1
     compacted: set[PartitionBucket] = set()
     seen = 0
     for earlier in store.snapshots.walk_back(snapshot.id):

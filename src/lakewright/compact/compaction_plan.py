@@ -39,7 +39,7 @@ from lakewright.spec.column_stats import field_stats
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, IndexFile, ManifestEntry, is_side_file
 from lakewright.spec.schema_checks import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, Value
 
@@ -61,14 +61,14 @@ class PickedFiles:
 
 
 def pick(
-    runs: Sequence[SortedRun], options: CoreOptions, *, max_level: int, now_ms: int | None = None
+    runs: Sequence[SortedRun], options: TableOptions, *, max_level: int, now_ms: int | None = None
 ) -> PickedFiles | None:
     """Return what is worth compacting now; `runs` are all runs of a bucket, youngest first.
 
     `now_ms` is the wall clock in the form of creation times; without it, `compaction.optimization-interval` is ignored.
     """
-    trigger = options.get(CoreOptions.NUM_SORTED_RUN_COMPACTION_TRIGGER)
-    ratio = options.get(CoreOptions.COMPACTION_SIZE_RATIO)
+    trigger = options.num_sorted_run_compaction_trigger
+    ratio = options.compaction_size_ratio
     count = 0
     if _is_early(runs, options, max_level, now_ms):
         count = len(runs)
@@ -76,7 +76,7 @@ def pick(
         count = _by_amplification(runs, options) or _by_ratio(runs, ratio, 1)
         if count <= 1:
             count = _by_ratio(runs, ratio, len(runs) - trigger + 1) if len(runs) > trigger else 0
-    if count == 0 and (options.needs_lookup() or options.get(CoreOptions.COMPACTION_FORCE_UP_LEVEL_0)):
+    if count == 0 and (options.needs_lookup or options.compaction_force_up_level_0):
         fresh = sum(run.level == 0 for run in runs)
         count = _by_ratio(runs, ratio, fresh) if fresh else 0
     return _unit(runs, count, max_level) if count else None
@@ -98,18 +98,18 @@ def pick_full(
     return PickedFiles(files, max_level) if files else None
 
 
-def _is_early(runs: Sequence[SortedRun], options: CoreOptions, max_level: int, now_ms: int | None) -> bool:
+def _is_early(runs: Sequence[SortedRun], options: TableOptions, max_level: int, now_ms: int | None) -> bool:
     """Return whether everything should be compacted before the number of runs asks for it."""
     if len(runs) <= 1:
         return False
-    interval = options.get(CoreOptions.COMPACTION_OPTIMIZATION_INTERVAL)
+    interval = options.compaction_optimization_interval
     if interval is not None and now_ms is not None and now_ms - _last_full_ms(runs, max_level) > interval:
         return True
     total = sum(run.size for run in runs)
-    small = options.get(CoreOptions.COMPACTION_TOTAL_SIZE_THRESHOLD)
+    small = options.compaction_total_size_threshold
     if small is not None and total < small:
         return True
-    large = options.get(CoreOptions.COMPACTION_INCREMENTAL_SIZE_THRESHOLD)
+    large = options.compaction_incremental_size_threshold
     return large is not None and sum(run.size for run in runs if run.level != max_level) > large
 
 
@@ -118,9 +118,9 @@ def _last_full_ms(runs: Sequence[SortedRun], max_level: int) -> int:
     return max((file.creation_time or 0 for run in runs if run.level == max_level for file in run.files), default=0)
 
 
-def _by_amplification(runs: Sequence[SortedRun], options: CoreOptions) -> int:
+def _by_amplification(runs: Sequence[SortedRun], options: TableOptions) -> int:
     """Return all runs where what lies above the oldest one is large beside it, else 0."""
-    limit = options.get(CoreOptions.COMPACTION_MAX_SIZE_AMPLIFICATION_PERCENT)
+    limit = options.compaction_max_size_amplification_percent
     above = sum(run.size for run in runs[:-1])
     return len(runs) if above * _PERCENT > limit * runs[-1].size else 0
 
@@ -177,11 +177,11 @@ class RecordExpiry:
     @classmethod
     def of(cls, schema: TableSchema, now_millis: int) -> RecordExpiry | None:
         """Return what the options of a table say; None: no row grows old."""
-        options = schema.core_options
-        kept, name = options.get(CoreOptions.RECORD_LEVEL_EXPIRE_TIME), options.get(CoreOptions.RECORD_LEVEL_TIME_FIELD)
+        options = schema.table_options
+        kept, name = options.record_level_expire_time, options.record_level_time_field
         if kept is None:
             return None
-        option = CoreOptions.RECORD_LEVEL_TIME_FIELD.key()
+        option = TableOptions.record_level_time_field.key()
         if name is None:
             raise InvalidInputError(f"'record-level.expire-time' needs {option!r}: the column of a row's time")
         field = schema.field(name)
@@ -320,7 +320,7 @@ def plan_compaction(
         old = files_with_old_rows(store, bucket.files)
         unit = unit_of(store, bucket, full=is_full(bucket.place), now_ms=now_ms, old=old)
         if unit is not None:
-            rewrites_all = is_full(bucket.place) and store.options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
+            rewrites_all = is_full(bucket.place) and store.options.compaction_force_rewrite_all_files
             tasks.append(_keyed_task(store, snapshot.id, bucket, unit, rewrites_all=rewrites_all))
     return tasks
 
@@ -379,7 +379,7 @@ def vectors_of_files(vectors: Iterable[IndexFile], names: Collection[str]) -> tu
 def vectors_of(store: TableStore, snapshot: Snapshot) -> dict[PartitionBucket, tuple[IndexFile, ...]]:
     """Return the index files with the deletion vectors of each bucket."""
     keyed = bool(store.schema.primary_keys)
-    if snapshot.index_manifest is None or (keyed and not store.options.deletion_vectors_enabled()):
+    if snapshot.index_manifest is None or (keyed and not store.options.deletion_vectors_enabled):
         return {}
     vectors: dict[PartitionBucket, tuple[IndexFile, ...]] = {}
     for entry in store.manifests.read_index(snapshot.index_manifest):
@@ -445,13 +445,13 @@ def unit_of(
     deepest = max_level(options, bucket.files)
     if not full:
         unit = pick(runs, options, max_level=deepest, now_ms=now_ms)
-        if unit is None or all(file.delete_row_count == 0 for file in unit.files) or options.needs_lookup():
+        if unit is None or all(file.delete_row_count == 0 for file in unit.files) or options.needs_lookup:
             return unit
         if not MergeRules.of_schema(store.schema, table=store.name).keeps_apart:
             return unit
         # Rows that retract are merged exactly only together with all older rows of their keys.
         return pick_full(runs, max_level=deepest)
-    rewrite_all = options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES)
+    rewrite_all = options.compaction_force_rewrite_all_files
     return pick_full(runs, max_level=deepest, masked=old.union(bucket.deleted_rows), rewrite_all=rewrite_all)
 
 
@@ -461,7 +461,7 @@ def _keyed_task(
     options = store.options
     fresh = [file for file in unit.files if file.level == 0]
     deeper: tuple[DataFile, ...] = ()
-    if fresh and options.needs_lookup():
+    if fresh and options.needs_lookup:
         below = [file for file in bucket.files if file.level > unit.output_level]
         deeper = overlapping(below, fresh, KeyOrder(store.schema.trimmed_primary_key_fields))
     lowest = max(file.level for file in bucket.files)
@@ -474,7 +474,7 @@ def _keyed_task(
         deeper=deeper,
         output_level=unit.output_level,
         deepest=max_level(options, bucket.files),
-        drops_deletes=unit.output_level > 0 and (unit.output_level >= lowest or options.deletion_vectors_enabled()),
+        drops_deletes=unit.output_level > 0 and (unit.output_level >= lowest or options.deletion_vectors_enabled),
         rewrites_all=rewrites_all,
         vectors=bucket.vectors,
     )
@@ -511,18 +511,18 @@ class AppendRules:
     rewrites_all: bool
 
     @classmethod
-    def of(cls, options: CoreOptions, *, full: bool) -> AppendRules:
+    def of(cls, options: TableOptions, *, full: bool) -> AppendRules:
         """Read the rules; with `full` every small file and every file with deleted rows is rewritten."""
-        target = options.target_file_size(has_primary_key=False)
-        ratio = options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO)
+        target = options.data_file_size(has_primary_key=False)
+        ratio = options.compaction_small_file_ratio
         return cls(
             file_bytes=target,
             small_bytes=int(target * ratio),
-            small_rows=max(1, int(options.get(CoreOptions.TARGET_FILE_ROW_NUM) * ratio)),
-            files_min=2 if full else max(2, options.get(CoreOptions.COMPACTION_MIN_FILE_NUM)),
-            deleted_max=0.0 if full else options.get(CoreOptions.COMPACTION_DELETE_RATIO_THRESHOLD),
-            open_file_bytes=0 if full else options.get(CoreOptions.SOURCE_SPLIT_OPEN_FILE_COST),
-            rewrites_all=full and options.get(CoreOptions.COMPACTION_FORCE_REWRITE_ALL_FILES),
+            small_rows=max(1, int(options.target_file_row_num * ratio)),
+            files_min=2 if full else max(2, options.compaction_min_file_num),
+            deleted_max=0.0 if full else options.compaction_delete_ratio_threshold,
+            open_file_bytes=0 if full else options.source_split_open_file_cost,
+            rewrites_all=full and options.compaction_force_rewrite_all_files,
         )
 
     def is_small(self, file: DataFile) -> bool:
@@ -588,7 +588,7 @@ def append_tasks(
 
 def picker(store: TableStore) -> Callable[[AppendRules, BucketFiles], list[list[AppendUnit]]]:
     """Return the function that picks files of a bucket of this table."""
-    if store.options.data_evolution_enabled():
+    if store.options.data_evolution_enabled:
         return pick_ranges
     return pick_neighbours if store.schema.bucket_mode is BucketMode.HASH_FIXED else pick_any
 

@@ -21,7 +21,7 @@ from lakewright.errors import CommitConflictError, CommitContentionError, Lakewr
 from lakewright.metadata.table_store import TableStore
 from lakewright.metrics import MetricsEvent, StageTimer, emit, has_listeners
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 
 # ---- Compaction of manifests -----------------------------------------------------------------------------------------
 # No data file is added, removed or read. Other writers go first: the manifests are merged again on what they
@@ -29,8 +29,8 @@ from lakewright.spec.table_options import CoreOptions
 
 # Every small manifest, and every one that deletes files, is merged, however few they are.
 _ALL = {
-    CoreOptions.MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE.key(): "1 b",
-    CoreOptions.MANIFEST_MERGE_MIN_COUNT.key(): "2",
+    TableOptions.manifest_full_compaction_threshold_size.key(): "1 b",
+    TableOptions.manifest_merge_min_count.key(): "2",
 }
 
 
@@ -56,7 +56,7 @@ def compact_manifests(store: TableStore) -> ManifestsResult:
     snapshot = store.snapshots.latest()
     store.check_same_table()
     before = [] if snapshot is None else store.manifests.files_of(snapshot)
-    target = store.options.get(CoreOptions.MANIFEST_TARGET_FILE_SIZE)
+    target = store.options.manifest_target_file_size
     small = [file for file in before if file.file_size < target or file.num_deleted_files]
     if len(before) < 2 or (len(small) < 2 and not any(file.num_deleted_files for file in small)):  # noqa: PLR2004
         return ManifestsResult(None, len(before), len(before), time.monotonic() - started)
@@ -194,8 +194,8 @@ def run_concurrently(
     if not jobs:
         return []
     options = store.options
-    threads = min(len(jobs), options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
-    memory = max(1, options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY) // threads)
+    threads = min(len(jobs), options.lakewright_write_threads)
+    memory = max(1, options.lakewright_merge_memory // threads)
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(work, job, memory) for job in jobs]
         try:
@@ -335,7 +335,7 @@ def estimate(store: TableStore, tasks: Sequence[CompactTask]) -> CompactResult:
 
 
 def _of_partition(store: TableStore, partition: bytes, tasks: Sequence[CompactTask]) -> PartitionEstimate:
-    target = store.options.target_file_size(has_primary_key=bool(store.schema.primary_keys))
+    target = store.options.data_file_size(has_primary_key=bool(store.schema.primary_keys))
     counts = [_kept(task) for task in tasks]
     return PartitionEstimate(
         partition=store.partition_name(partition) if store.schema.partition_keys else "",

@@ -33,7 +33,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_file_reader import explain_missing_files
 from lakewright.read.split_planning import Packing
 from lakewright.read.split_sharing import spread
-from lakewright.spec.table_options import CoreOptions
 
 # ---- Sorting large partitions on several workers ---------------------------------------------------------------------
 # sample on workers -> choose where parts end, on the driver -> send each row to the worker of its part, who writes it
@@ -120,7 +119,7 @@ def _send(
     store: TableStore, divisions: dict[bytes, Division], tasks: Iterator[bytes]
 ) -> Iterator[tuple[int, pa.Buffer]]:
     """Read files, and yield their rows in blobs for the part that they belong to."""
-    memory = store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+    memory = store.options.lakewright_merge_memory
     for task in map(CompactTask.deserialize, tasks):
         for number, rows in rows_of_parts(store, divisions[task.partition], task, memory):
             step = max(1, len(rows) * _BLOB_BYTES // max(1, rows.nbytes))
@@ -136,7 +135,7 @@ def _receive(
     stem = f"{write_id}-{this.number}-{this.attempt}-0"
     output = BucketOutput(store, (division.task.partition, division.task.bucket), new_uuid=lambda: stem)
     batches = (batch for blob in blobs for batch in pa.ipc.open_stream(blob))
-    memory = store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+    memory = store.options.lakewright_merge_memory
     return serialize_messages([sort_part(store, division, this.number, batches, output, memory)])
 
 

@@ -43,7 +43,6 @@ from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.predicate import TRUE, Predicate, and_predicates
 from lakewright.spec.scalars import from_scalar
 from lakewright.spec.system_columns import LEVEL, SEQUENCE_NUMBER, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField
 
 # ---- One window of a merge -------------------------------------------------------------------------------------------
@@ -334,17 +333,17 @@ class RewriteOptions:
     @classmethod
     def of(cls, spec: MergeRules, output_level: int) -> RewriteOptions:
         """Take from the options of a table what decides how its files are rewritten."""
-        options = spec.schema.core_options
-        target = options.target_file_size(has_primary_key=True)
+        options = spec.schema.table_options
+        target = options.data_file_size(has_primary_key=True)
         return cls(
-            looks_up=options.needs_lookup(),
-            vectors=options.deletion_vectors_enabled(),
-            producer=options.get(CoreOptions.CHANGELOG_PRODUCER),
+            looks_up=options.needs_lookup,
+            vectors=options.deletion_vectors_enabled,
+            producer=options.changelog_producer,
             first_row=spec.engine.traits.keeps_first_row,
             last_wins=spec.engine.traits.keeps_last_row and not spec.sequence,
             folds_alone=spec.engine.traits.combines_values and spec.needs_lookup,
-            file_format=options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).get(output_level) or options.file_format(),
-            file_bytes_min=int(target * options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO)),
+            file_format=options.file_format_per_level.get(output_level) or options.file_format,
+            file_bytes_min=int(target * options.compaction_small_file_ratio),
         )
 
     def needs_deeper(self) -> bool:
@@ -432,7 +431,7 @@ def run_task(
     """
     store = with_schema_of(store, (*task.files, *task.deeper))
     check_compactable(store)
-    memory = memory_bytes or store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+    memory = memory_bytes or store.options.lakewright_merge_memory
     output = BucketOutput(store, (task.partition, task.bucket), clock_ms, new_uuid)
     try:
         with explain_missing_files(store, task.snapshot_id):
@@ -530,12 +529,12 @@ class _Rewrite:
 
     def _rules(self, *, changelog: bool, narrow: bool) -> WindowRules:
         full = self._options.producer is ChangelogProducer.FULL_COMPACTION
-        ignored = self._store.options.get(CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS)
+        ignored = self._store.options.changelog_producer_row_deduplicate_ignore_fields
         return WindowRules(
             output_level=self._task.output_level,
             old_level=self._task.deepest if full else None,
             changelog=changelog,
-            deduplicate=self._store.options.get(CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE),
+            deduplicate=self._store.options.changelog_producer_row_deduplicate,
             ignored=frozenset(ignored),
             narrow=narrow,
             alone=self._options.folds_alone,

@@ -32,7 +32,7 @@ from lakewright.spec.manifest import DataFile, ManifestEntry
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.system_columns import VALUE_KIND, keyed_table
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import POSTPONE, BucketMode
 
 _WRITER_END = "-w-"  # the name of a file up to here is that of its writer
@@ -57,7 +57,7 @@ def distribute(store: TableStore, *, partitions: Partitions | Callable[[Snapshot
     if store.schema.bucket_mode is not BucketMode.POSTPONE:
         raise InvalidInputError(
             f"{store.name}: only tables with bucket=-2 postpone the choice of buckets; this one has "
-            f"bucket={store.options.bucket()}",
+            f"bucket={store.options.bucket}",
             table=store.name,
         )
 
@@ -120,7 +120,7 @@ def _count(file: DataFile) -> int:
     return int(tail) if tail.isdecimal() else 0
 
 
-def _bucket_count(options: CoreOptions, files: Sequence[DataFile]) -> int:
+def _bucket_count(options: TableOptions, files: Sequence[DataFile]) -> int:
     return postponed_buckets(options, sum(file.row_count for file in files), sum(file.file_size for file in files))
 
 
@@ -182,7 +182,7 @@ class _Distribution:
     def _flush(self) -> None:
         """Write one level-0 file per bucket; each is sorted by itself, so each flush begins new ones."""
         schema = self._store.schema
-        with_changelog = self._store.options.get(CoreOptions.CHANGELOG_PRODUCER) is ChangelogProducer.INPUT
+        with_changelog = self._store.options.changelog_producer is ChangelogProducer.INPUT
         for bucket, parts in sorted(self._gathered.items()):
             rows = pa.concat_tables(parts)
             output = self._output(bucket)

@@ -41,7 +41,7 @@ from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import to_python
 from lakewright.spec.schema import SchemaChange
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import POSTPONE, BucketMode
 
 _GATHER_BYTES = 128 << 20  # rows of all new buckets of a partition that wait to be written
@@ -90,7 +90,7 @@ def rescale(store: TableStore, buckets: int, *, partitions: Sequence[PartitionSp
         )
         result = result + CompactResult(None if done is None else done.id)
     if partitions is None and store.schema.bucket_mode is BucketMode.HASH_FIXED:
-        change = SchemaChange.set_option(CoreOptions.BUCKET.key(), buckets)
+        change = SchemaChange.set_option(TableOptions.bucket.key(), buckets)
         has_snapshot = store.snapshots.latest_id() is not None
         store.schemas.evolve([change], has_snapshot=has_snapshot, time_millis=time.time_ns() // 1_000_000)
     return result
@@ -105,7 +105,7 @@ def _check(store: TableStore, buckets: int) -> None:
     check_compactable(store)
     if store.schema.bucket_mode not in {BucketMode.HASH_FIXED, BucketMode.POSTPONE}:
         raise InvalidInputError(
-            f"{store.name}: the table has bucket={store.options.bucket()} and chooses its buckets itself; only a fixed "
+            f"{store.name}: the table has bucket={store.options.bucket} and chooses its buckets itself; only a fixed "
             "number of buckets can be changed",
             table=store.name,
         )
@@ -125,7 +125,7 @@ def _refuse_waiting(store: TableStore, snapshot: Snapshot, partitions: Sequence[
 
 def _lacks_changelog(store: TableStore, bucket: BucketFiles) -> bool:
     """Tell whether a compaction has still to write changes of a bucket into the changelog; an overwrite writes none."""
-    producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+    producer = store.options.changelog_producer
     if producer is ChangelogProducer.LOOKUP:
         return any(file.level == 0 for file in bucket.files)
     deepest = max_level(store.options, bucket.files)
@@ -149,7 +149,7 @@ class _Rescale:
         self._buckets = buckets
         self._memory = memory_bytes
         self._spec = MergeRules.of_schema(store.schema, table=store.name)
-        level = store.options.num_levels() - 1
+        level = store.options.level_count - 1
         self._plan = FilePlan.keyed(store.schema, level=level, source=COMPACT)
         self._outputs: dict[int, BucketOutput] = {}
 
@@ -170,7 +170,7 @@ class _Rescale:
     def _routed(self, bucket: BucketFiles) -> dict[int, tuple[DataFile, ...]]:
         """Write the rows of one old bucket to the new ones, as one sorted run each."""
         fields = self._store.schema.bucket_fields
-        function = self._store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
+        function = self._store.options.bucket_function_type
         if self._store.schema.bucket_mode is BucketMode.POSTPONE:
             function = "default"
         sinks: dict[int, GroupedRows] = {}

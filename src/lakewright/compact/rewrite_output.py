@@ -39,7 +39,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DeletionFile
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.storage.concurrency import mapped
 from lakewright.storage.table_layout import check_file_name
@@ -171,7 +170,7 @@ def deletions_of(
 
 def write_vectors(store: TableStore, output: BucketOutput, vectors: Mapping[str, Positions]) -> IndexFile:
     """Write an index file with the vectors of some data files, named `index-<stem>-0` after the output."""
-    bitmap64 = store.options.get(CoreOptions.DELETION_VECTORS_BITMAP64)
+    bitmap64 = store.options.deletion_vectors_bitmap64
     data, ranges = encode_deletion_vectors(vectors, bitmap64=bitmap64)
     return write_index(store, output, data, ranges)
 

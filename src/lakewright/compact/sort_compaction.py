@@ -22,7 +22,6 @@ from lakewright.read.data_file_reader import explain_missing_files
 from lakewright.spec.arrow_take import take_rows
 from lakewright.spec.column_stats import StatsMode
 from lakewright.spec.manifest import COMPACT, DataFile
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField
 from lakewright.write.write_buffer import Spill
 
@@ -53,7 +52,7 @@ class SortedFiles:
         self.held_bytes = max(1, memory_bytes // _MEMORY_PARTS)  # of rows that are sorted at a time
         self._sink = output.open(sorted_plan(store, task), numbers=SequenceNumbers(first))
         self._group_bytes = max(1, min(GROUP_BYTES, self.held_bytes // _GROUPS))
-        self._threads = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS)
+        self._threads = store.options.lakewright_write_threads
         self._cell = 0
 
     def write(self, key: OrderKey, rows: pa.Table) -> None:

@@ -27,7 +27,6 @@ from lakewright.spec.bucket_hash import row_hashes
 from lakewright.spec.manifest import ADD, ManifestEntry
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import BINARY_ROOTS, FLOAT_ROOTS, TEXT_ROOTS, AtomicType, DataField
 from lakewright.write.bucket_assignment import Assigner, channels_of
@@ -100,8 +99,8 @@ class BucketRoute:
         columns = tuple(zip(named, places, strict=True))
         if is_dynamic:
             return cls(Routing(store.name, partition), columns, bucketed)
-        function = options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
-        return cls(Routing(store.name, partition, bucketed, options.bucket(), function), columns)
+        function = options.bucket_function_type
+        return cls(Routing(store.name, partition, bucketed, options.bucket, function), columns)
 
     def grouping(self, store: TableStore, base: Snapshot | None, assigners: int) -> Grouping:
         """Return what puts source rows into groups, in one task; dynamic buckets are those of a snapshot."""
@@ -215,7 +214,7 @@ class BucketMerge:
 
     def run(self, this: TaskId, buckets: Iterable[BucketRows]) -> bytes:
         """Merge into one bucket after the other."""
-        held_max = max(1 << 20, self.store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 4
+        held_max = max(1 << 20, self.store.options.write_buffer_size) // 4
         assigner = Assigner(this.number % self.assigners, self.assigners)
         is_looked_up = self.store.schema.bucket_mode is BucketMode.HASH_DYNAMIC
         with KeyedWriter(

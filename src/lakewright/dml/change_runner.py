@@ -44,7 +44,6 @@ from lakewright.read.split_sharing import share_splits
 from lakewright.spec.manifest import DELETION_VECTORS
 from lakewright.spec.schema_checks import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.write.table_writer import TableWriter, WriteJob
 
 # ---- Preparing, committing, and retrying a change --------------------------------------------------------------------
@@ -199,7 +198,7 @@ def check_columns_unchanged(seen: TableStore, written: TableStore, change: Group
 
 def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> list[AppliedChanges]:
     """Change groups in threads, each taking the next group; if one fails, the files of all are removed."""
-    threads = min(len(parts), job.store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS))
+    threads = min(len(parts), job.store.options.lakewright_write_threads)
     left = iter(parts)
     lock = threading.Lock()
     failed = threading.Event()

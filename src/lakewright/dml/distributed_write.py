@@ -19,7 +19,7 @@ from lakewright.errors import NotFoundError
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ADD
 from lakewright.spec.snapshot import SeenSnapshot, Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.write.table_writer import WriteJob, rerouting
 
@@ -60,7 +60,7 @@ SEQUENCE_STRIDE = 1 << 31  # rows that one task may write into one bucket in pla
 # The bucket of a key is decided while it is written, by the one who writes all rows of the key.
 SINGLE_WRITER_MODES = frozenset({BucketMode.HASH_DYNAMIC, BucketMode.KEY_DYNAMIC})
 
-_DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
+_DYNAMIC = TableOptions.dynamic_partition_overwrite.key()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def with_shared_buckets(job: WriteJob) -> WriteJob:
 
 def with_one_thread(job: WriteJob) -> WriteJob:
     """Return the write with one thread per task, unless the table says otherwise: tasks share the cores already."""
-    option, store = CoreOptions.LAKEWRIGHT_WRITE_THREADS, job.store
+    option, store = TableOptions.lakewright_write_threads, job.store
     if option.key() in store.schema.options:
         return job
     return replace(job, store=store.with_schema(store.schema.with_options({option.key(): "1"})))

@@ -107,7 +107,7 @@ class _ColumnFileTask:
         counts = AppliedChanges(deleted=len(change.deleted), updated=len(change.updated))
         if not len(change.deleted):
             return counts + self._write_column_file(change)
-        if not self.job.store.options.deletion_vectors_enabled():
+        if not self.job.store.options.deletion_vectors_enabled:
             return counts + self._rewrite_group(change)
         marked = vector_updates.mark_deleted(self.job, change.part, change.deleted)  # removes a group without live rows
         return counts + marked + (self._write_column_file(change) if len(change.updated) else AppliedChanges())
@@ -356,7 +356,7 @@ class _CopyTask:
             sink.write(pa.Table.from_arrays(rows.columns, schema=schema))
         last = max(file.max_sequence_number for file in part.files)
         files = sink.finish()
-        if not store.options.row_tracking_enabled():
+        if not store.options.row_tracking_enabled:
             files = cap_sequence_numbers(files, last)
         message = self.job.message(bucket_of(part), new_files=files, deleted_files=part.files)
         return AppliedChanges(

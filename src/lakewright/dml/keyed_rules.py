@@ -26,7 +26,7 @@ from lakewright.lsm.normalized_keys import Flags
 from lakewright.lsm.partial_update import PartialUpdate
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.option_values import ChangelogProducer
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField
 
 _REPLACE = "write the rows again with mode='overwrite'"
@@ -70,7 +70,7 @@ class KeyedChangeRules:
     @property
     def writes_old_rows(self) -> bool:
         """Whether old rows are written too, because the rows that are written are the changelog."""
-        producer = self.store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+        producer = self.store.options.changelog_producer
         return producer is ChangelogProducer.INPUT and self.spec.engine.traits.keeps_last_row
 
     @property
@@ -81,7 +81,7 @@ class KeyedChangeRules:
     @property
     def kind_field(self) -> str | None:
         """The column of the table that holds row kinds; None: they are passed beside the columns."""
-        return self.store.options.get(CoreOptions.ROWKIND_FIELD)
+        return self.store.options.rowkind_field
 
     def columns_to_delete(self) -> tuple[str, ...]:
         """Return the columns that a row of kind -D needs: without its sequence fields the old row would win."""
@@ -154,9 +154,9 @@ class KeyedChangeRules:
     def check_delete(self) -> None:
         """Raise UnsupportedError if the table ignores or cannot express deletes."""
         options, needed = self.store.options, self.spec.engine.traits.delete_option
-        if options.get(CoreOptions.IGNORE_DELETE):
+        if options.ignore_delete:
             raise self._refused("delete", "ignore-delete", f"reset 'ignore-delete', or {_REPLACE}")
-        if not options.deletes_remove_rows() and not self._removing:
+        if not options.deletes_remove_rows and not self._removing:
             remedy = _REPLACE if needed is None else f"set {needed!r} = 'true', or {_REPLACE}"
             raise self._refused("delete", "merge-engine", remedy)
 
@@ -225,7 +225,7 @@ class KeyedChangeRules:
         for name in self._removing:
             unset &= old.column(name).is_null().to_numpy()
         if unset.any():
-            option = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP.key()
+            option = TableOptions.partial_update_remove_record_on_sequence_group.key()
             raise self._refused(f"delete rows without {', '.join(sorted(self._removing))} from", option, _REPLACE)
 
     def check_updated(self, old: pa.Table, values: pa.Table) -> None:

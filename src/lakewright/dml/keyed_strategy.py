@@ -32,7 +32,7 @@ from lakewright.read.split_sharing import Share, bucket_shares
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.system_columns import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import POSTPONE, BucketMode
 from lakewright.write.alignment import Aligner
 from lakewright.write.bucket_assignment import Assigner
@@ -46,7 +46,7 @@ from lakewright.write.table_writer import TableWriter, WriteJob
 # Rows are read as a merge of all files, level 0 included even where batch reads leave it out, so that a change
 # applies to the newest version of a row. Rows that wait for a bucket (postpone bucket mode) get one first.
 
-_MERGE_ON_READ = {CoreOptions.DELETION_VECTORS_MERGE_ON_READ.key(): "true"}
+_MERGE_ON_READ = {TableOptions.deletion_vectors_merge_on_read.key(): "true"}
 
 
 class RowSink(Protocol):
@@ -303,7 +303,7 @@ def locate_merged(
 
 def _merging_all_levels(store: TableStore) -> TableStore:
     """Return the table with options that make reads merge all levels."""
-    return store.with_schema(store.schema.with_options(_MERGE_ON_READ)) if store.options.hides_level_0() else store
+    return store.with_schema(store.schema.with_options(_MERGE_ON_READ)) if store.options.hides_level_0 else store
 
 
 def distribute_postponed(store: TableStore, base: Snapshot | None) -> Snapshot | None:
@@ -316,7 +316,7 @@ def distribute_postponed(store: TableStore, base: Snapshot | None) -> Snapshot |
     waiting = store.manifests.live(base, keep=lambda _partition, bucket, _total, _level: bucket == POSTPONE)
     if not waiting:
         return base
-    if store.options.get(CoreOptions.WRITE_ONLY):
+    if store.options.write_only:
         raise UnsupportedError(
             f"{store.name}: rows wait for a bucket in {pluralize(len(waiting), 'file')}, where no read finds "
             "them, and the table is 'write-only' = 'true'; compact it first, with "
@@ -381,6 +381,6 @@ def _body(payload: bytes) -> bytes:
 
 def one_reader(store: TableStore) -> TableStore:
     """Return the table with one thread per read, unless its options set another number: tasks use all cores already."""
-    option = CoreOptions.LAKEWRIGHT_READ_THREADS.key()
-    given = {option, CoreOptions.READ_PARALLELISM.key()} & store.schema.options.keys()
+    option = TableOptions.lakewright_read_threads.key()
+    given = {option, TableOptions.read_parallelism.key()} & store.schema.options.keys()
     return store if given else store.with_schema(store.schema.with_options({option: "1"}))

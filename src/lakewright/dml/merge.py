@@ -33,7 +33,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.spec.argument_checks import Properties
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.write.input_data import ArrowData
 
 _NAMES_IN_DELTA = {
@@ -109,9 +108,7 @@ class MergeBuilder(ABC):
         """Check the merge against the columns of the source."""
         store = self.store
         fields = store.schema.fields
-        both = ColumnScope(
-            (*fields, *system_fields(store)), source, store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
-        )
+        both = ColumnScope((*fields, *system_fields(store)), source, store.options.lakewright_time_zone)
         return plan_merge(store.name, fields, both, self.on, self.clauses)
 
     def _with(self, clause: MergeClause) -> Self:

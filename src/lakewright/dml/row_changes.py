@@ -204,9 +204,9 @@ def change_method(store: TableStore) -> ChangeMethod:
     """Return how the rows of a table are changed."""
     if store.schema.primary_keys:
         return ChangeMethod.KEYED
-    if store.options.data_evolution_enabled():
+    if store.options.data_evolution_enabled:
         return ChangeMethod.COLUMNS
-    return ChangeMethod.VECTORS if store.options.deletion_vectors_enabled() else ChangeMethod.COPY
+    return ChangeMethod.VECTORS if store.options.deletion_vectors_enabled else ChangeMethod.COPY
 
 
 # ---- Results ---------------------------------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ def _to_int64(store: TableStore, column: pa.Array | pa.ChunkedArray) -> Ids:
 
 
 def _check_tracked(store: TableStore) -> None:
-    if not store.options.row_tracking_enabled():
+    if not store.options.row_tracking_enabled:
         raise UnsupportedError(
             f"table {store.name} does not track its rows, so they have no ids; use delete(where) and update(...), or "
             "create the table with 'row-tracking.enabled' = 'true'",

@@ -29,7 +29,6 @@ from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.manifest import DataFile
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, may_match, negate, normalise, simplify
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import TIMESTAMP_ROOTS, AtomicType, DataField
 
 
@@ -44,7 +43,7 @@ class LocatedRows:
 
 def system_fields(store: TableStore) -> tuple[DataField, ...]:
     """Return the system columns that a condition may name."""
-    return ROW_TRACKING_FIELDS if store.options.get(CoreOptions.ROW_TRACKING_ENABLED) else ()
+    return ROW_TRACKING_FIELDS if store.options.row_tracking_enabled else ()
 
 
 def bind_condition(store: TableStore, where: Filter | None) -> Predicate:
@@ -53,7 +52,7 @@ def bind_condition(store: TableStore, where: Filter | None) -> Predicate:
         return TRUE
     fields = (*store.schema.fields, *system_fields(store))
     with with_table_name(store.name):
-        return normalise(to_predicate(where, fields, store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)))
+        return normalise(to_predicate(where, fields, store.options.lakewright_time_zone))
 
 
 def select_groups(store: TableStore, snapshot: Snapshot, predicate: Predicate = TRUE) -> list[DataSplit]:

@@ -24,7 +24,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spec import argument_checks
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.system_columns import INSERT, KIND_NAMES, RETRACTS
-from lakewright.spec.table_options import CoreOptions
 from lakewright.write.alignment import align
 from lakewright.write.input_data import ArrowData, batches_of
 from lakewright.write.row_intake import kept, kind_column, to_kinds
@@ -122,7 +121,7 @@ def plan_upsert(
         )
     given = {name: source_col(name) for name in _assigned(store, source.names, columns) if name not in keys}
     new: dict[str, object] = {name: source_col(name) for name in source.names if name != kinds}
-    own = store.options.get(CoreOptions.ROWKIND_FIELD)
+    own = store.options.rowkind_field
     if own is not None and store.schema.primary_keys:
         new[own] = KIND_NAMES[INSERT]
     retracts = f"s.`{kinds}` IN ({', '.join(str(kind) for kind in sorted(RETRACTS))})"
@@ -177,7 +176,7 @@ def kinds_column(store: TableStore, names: Sequence[str]) -> str | None:
     """Return the column of the data that holds row kinds; None: it has none."""
     if not store.schema.primary_keys:
         return None
-    own = store.options.get(CoreOptions.ROWKIND_FIELD)
+    own = store.options.rowkind_field
     return own if own in names else kind_column(names, store.schema.field_names, table=store.name)
 
 
@@ -259,7 +258,7 @@ def checked_lookup(store: TableStore, source: pa.Schema, *, frame: str, fetch: s
     """
     kinds = kinds_column(store, source.names)
     if kinds is not None or KeyedChangeRules.of(store).folds:
-        engine = f"the merge engine {store.options.get(CoreOptions.MERGE_ENGINE)}"
+        engine = f"the merge engine {store.options.merge_engine}"
         why = engine if kinds is None else f"a column of row kinds ({kinds!r})"
         raise UnsupportedError(
             f"{store.name}: the {frame} lacks columns that must be looked up to stay as they are, which workers cannot "

@@ -32,7 +32,6 @@ from lakewright.read.data_file_reader import BucketReader
 from lakewright.read.data_split import DataSplit
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, IndexFile
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.storage.table_layout import check_file_name
 
@@ -157,7 +156,7 @@ def _fold_bucket(
 
 def _files_to_replace(store: TableStore, old: Sequence[IndexFile], touched: Collection[str]) -> list[IndexFile]:
     """Return the index files to replace: those with vectors that change, and small ones if there are many."""
-    target = store.options.get(CoreOptions.DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
+    target = store.options.deletion_vector_index_file_target_size
     small = [file for file in old if file.file_size < target]
     if len(small) >= _SMALL_FILES_MAX:
         touched = {*touched, *(place.data_file for file in small for place in file.deletion_ranges or ())}
@@ -211,7 +210,7 @@ class _IndexFiles:
 
     @property
     def _target(self) -> int:
-        return self._store.options.get(CoreOptions.DELETION_VECTOR_INDEX_FILE_TARGET_SIZE)
+        return self._store.options.deletion_vector_index_file_target_size
 
     def _write(self, bucket: Bucket, records: _Records) -> IndexFile:
         data, ranges = pack_records(records)
@@ -243,4 +242,4 @@ def _is_bucketed(store: TableStore) -> bool:
 
 
 def _uses_bitmap64(store: TableStore) -> bool:
-    return store.options.get(CoreOptions.DELETION_VECTORS_BITMAP64)
+    return store.options.deletion_vectors_bitmap64

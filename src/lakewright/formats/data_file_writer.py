@@ -20,7 +20,6 @@ from lakewright.spec.manifest import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile, S
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import from_scalar
 from lakewright.spec.system_columns import ROW_ID, SEQUENCE_NUMBER, VALUE_KIND, stored_fields
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import KEY_PREFIX, TableSchema
 from lakewright.spec.types import DataField, with_nullable
 
@@ -35,8 +34,8 @@ def preserved_fields(schema: TableSchema, *, changes: bool = False) -> tuple[Dat
 
     With `changes` some of the rows changed: their sequence number is null, and becomes that of the snapshot.
     """
-    options = schema.core_options
-    if not options.row_tracking_enabled() or options.data_evolution_enabled():
+    options = schema.table_options
+    if not options.row_tracking_enabled or options.data_evolution_enabled:
         return ()
     number = replace(SEQUENCE_NUMBER, type=with_nullable(SEQUENCE_NUMBER.type, changes))
     return ROW_ID, number
@@ -107,8 +106,8 @@ class FilePlan:
         Files are thin by default: they have no copies of the key columns, because every reader takes the key from the
         columns of the table.
         """
-        options = schema.core_options
-        fields = stored_fields(schema, thin=options.get(CoreOptions.DATA_FILE_THIN_MODE, default=True))
+        options = schema.table_options
+        fields = stored_fields(schema, thin=options.data_file_thin_mode)
         plan = cls._of_options(schema, fields, level=level, changelog=changelog)
         modes = plan.options.stats[-len(schema.fields) :]
         columns = KeyedColumns(schema.fields, schema.trimmed_primary_key_fields, modes)
@@ -126,24 +125,24 @@ class FilePlan:
     def _of_options(
         cls, schema: TableSchema, fields: tuple[DataField, ...], *, level: int, changelog: bool = False
     ) -> FilePlan:
-        options = schema.core_options
-        file_format = options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).get(level) or options.file_format()
-        prefix = options.get(CoreOptions.DATA_FILE_PREFIX)
+        options = schema.table_options
+        file_format = options.file_format_per_level.get(level) or options.file_format
+        prefix = options.data_file_prefix
         write = WriteOptions.from_core_options(options, fields, level=level)
         if changelog:
-            file_format = options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or file_format
-            prefix = options.get(CoreOptions.CHANGELOG_FILE_PREFIX)
-            write = replace(write, compression=options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or write.compression)
-        with_compression = options.get(CoreOptions.FILE_SUFFIX_INCLUDE_COMPRESSION)
+            file_format = options.changelog_file_format or file_format
+            prefix = options.changelog_file_prefix
+            write = replace(write, compression=options.changelog_file_compression or write.compression)
+        with_compression = options.file_suffix_include_compression
         return cls(
             fields=fields,
             file_format=file_format,
             options=write,
             schema_id=schema.id,
-            file_bytes_max=options.target_file_size(has_primary_key=bool(schema.primary_keys)),
-            file_rows_max=max(1, options.get(CoreOptions.TARGET_FILE_ROW_NUM)),
-            dense_stats=options.get(CoreOptions.METADATA_STATS_DENSE_STORE),
-            numbered_at_commit=options.row_tracking_enabled(),
+            file_bytes_max=options.data_file_size(has_primary_key=bool(schema.primary_keys)),
+            file_rows_max=max(1, options.target_file_row_num),
+            dense_stats=options.metadata_stats_dense_store,
+            numbered_at_commit=options.row_tracking_enabled,
             prefix=prefix,
             suffix=_suffix(file_format, write.compression, with_compression=with_compression),
         )
@@ -151,10 +150,10 @@ class FilePlan:
     @classmethod
     def _later_formats(cls, schema: TableSchema, plan: FilePlan) -> tuple[tuple[str, WriteOptions], ...]:
         """Return the other formats, with their options, that a compaction writes rows of level 0 in."""
-        options = schema.core_options
-        levels = range(1, options.num_levels())
+        options = schema.table_options
+        levels = range(1, options.level_count)
         plans = [cls._of_options(schema, plan.fields, level=level) for level in levels]
-        if options.get(CoreOptions.CHANGELOG_PRODUCER) is not ChangelogProducer.NONE:
+        if options.changelog_producer is not ChangelogProducer.NONE:
             plans += [cls._of_options(schema, plan.fields, level=level, changelog=True) for level in (0, *levels)]
         found = {(other.file_format, other.options.compression): other.options for other in plans}
         found.pop((plan.file_format, plan.options.compression), None)

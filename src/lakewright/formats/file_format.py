@@ -25,7 +25,7 @@ from lakewright.spec.column_stats import (
 )
 from lakewright.spec.option_values import MIB, parse_memory
 from lakewright.spec.predicate import Predicate
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import KEY_PREFIX
 from lakewright.spec.types import AtomicType, DataField, DataType, MapType, Value, types_inside
 
@@ -78,25 +78,25 @@ class WriteOptions:
     dictionary: bool = True
 
     @classmethod
-    def from_core_options(cls, options: CoreOptions, fields: Sequence[DataField], *, level: int = 0) -> WriteOptions:
+    def from_core_options(cls, options: TableOptions, fields: Sequence[DataField], *, level: int = 0) -> WriteOptions:
         """Read a table's options, for files of one level."""
         text = options.values
-        block = options.get(CoreOptions.FILE_BLOCK_SIZE)
+        block = options.file_block_size
         own_block = text.get("parquet.block.size")
         page = text.get("parquet.page.size")
         return cls(
             stats=_stats_modes(options, fields, level),
-            compression=options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).get(level) or options.file_compression(),
-            zstd_level=options.get(CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL),
+            compression=options.file_compression_per_level.get(level) or options.file_compression,
+            zstd_level=options.file_compression_zstd_level,
             row_group_bytes=block or (parse_memory(own_block) if own_block else 128 * MIB),
             page_bytes=parse_memory(page) if page else MIB,
             dictionary=text.get("parquet.enable.dictionary", "true").strip().lower() != "false",
         )
 
 
-def _stats_modes(options: CoreOptions, fields: Sequence[DataField], level: int) -> tuple[StatsMode, ...]:
-    of_level = options.get(CoreOptions.METADATA_STATS_MODE_PER_LEVEL).get(level)
-    keep = options.get(CoreOptions.METADATA_STATS_KEEP_FIRST_N_COLUMNS)
+def _stats_modes(options: TableOptions, fields: Sequence[DataField], level: int) -> tuple[StatsMode, ...]:
+    of_level = options.metadata_stats_mode_per_level.get(level)
+    keep = options.metadata_stats_keep_first_n_columns
     modes = []
     columns = 0
     for field in fields:

@@ -221,7 +221,7 @@ def _commit(source: TableStore, target: TableStore, copied: _Copied) -> Snapshot
 
 def _published(target: TableStore, messages: list[CommitMessage]) -> Snapshot | None:
     committer = Committer(target, sole=True)
-    if target.options.data_evolution_enabled():  # an append may not bring columns of rows that it adds itself
+    if target.options.data_evolution_enabled:  # an append may not bring columns of rows that it adds itself
         return committer.overwrite(messages, dynamic=False)
     return committer.commit(messages, ignore_empty=False)
 

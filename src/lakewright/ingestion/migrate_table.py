@@ -41,7 +41,7 @@ from lakewright.spec.manifest import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile
 from lakewright.spec.option_table import storage_options
 from lakewright.spec.scalars import cast_text
 from lakewright.spec.schema import Schema, SchemaChange
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import AtomicType, DataType, parse_type
 from lakewright.storage.storage import FileInfo, Storage
@@ -523,7 +523,7 @@ def _declared(migration: _Migration, columns: Mapping[str, pa.DataType]) -> Sche
         replace(one, type=migration.types[one.name]) if one.name in migration.types else one for one in whole.fields
     ]
     formats = {one.content.format for one in migration.files}
-    options = {CoreOptions.FILE_FORMAT.key(): next(iter(formats)), **migration.options}
+    options = {TableOptions.file_format.key(): next(iter(formats)), **migration.options}
     return Schema(fields, list(migration.types), [], options)
 
 
@@ -571,7 +571,7 @@ def _place(migration: _Migration, store: TableStore) -> None:
     columns = {one.id: dict(zip(one.arrow_schema.names, one.arrow_schema.types, strict=True)) for one in schemas}
     placed = []
     for number, one in enumerate(migration.files):
-        name = f"{store.options.get(CoreOptions.DATA_FILE_PREFIX)}{run}-{number}.{one.content.format}"
+        name = f"{store.options.data_file_prefix}{run}-{number}.{one.content.format}"
         schema = next(schema for schema in schemas if fits(one.content.columns, columns[schema.id]))
         target = f"{store.layout.bucket_directory(store.partition_directory(one.partition), 0)}/{name}"
         placed.append(replace(one, target=target, facts=_facts(name, one, schema)))

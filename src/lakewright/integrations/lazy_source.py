@@ -69,7 +69,7 @@ def lazy_source(
     if options:
         source = source.copy(options)
     own = source if isinstance(source, FileStoreTable) else source.table
-    if has_time_travel(own.store) or is_incremental(own.options):
+    if has_time_travel(own.store) or is_incremental(own.store.options):
         source.new_read_builder().new_scan().plan()  # a state that does not exist is an error now, not in the query
         return LazySource(source, None)
     newest = own.snapshot()

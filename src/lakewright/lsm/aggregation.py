@@ -44,7 +44,6 @@ from lakewright.lsm.normalized_keys import UInt64Array, Words, column_parts, nor
 from lakewright.lsm.numeric_aggregates import add_up, multiply
 from lakewright.spec.binary_row import null_mask
 from lakewright.spec.system_columns import DELETE, INSERT, RETRACTS, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataType
 
@@ -300,15 +299,15 @@ class Aggregation:
     @classmethod
     def of_schema(cls, schema: TableSchema) -> Aggregation:
         """Read the functions of all columns, and refuse what does not exist or does not fit."""
-        options = schema.core_options
-        sequence = options.get(CoreOptions.SEQUENCE_FIELD)
-        default = options.get(CoreOptions.FIELDS_DEFAULT_AGGREGATE_FUNCTION) or LAST_NON_NULL
+        options = schema.table_options
+        sequence = options.sequence_field
+        default = options.fields_default_aggregate_function or LAST_NON_NULL
         functions = {}
         for name in schema.field_names:
             if name not in schema.primary_keys:
                 asked = LAST if name in sequence else named_function(schema, name) or default
                 functions[name] = column_function(schema, name, asked)
-        remove = options.get(CoreOptions.AGGREGATION_REMOVE_RECORD_ON_DELETE)
+        remove = options.aggregation_remove_record_on_delete
         ignoring = [name for name, function in functions.items() if function.ignore_retract]
         if remove and ignoring:
             raise InvalidInputError(
@@ -473,7 +472,7 @@ def _without_nulls(values: pa.Array, others: pa.Array, function: ColumnFunction)
 def check_aggregation(schema: TableSchema) -> None:
     """Refuse options of a new table that would have no effect, besides those that cannot work."""
     made = Aggregation.of_schema(schema)
-    sequence = schema.core_options.get(CoreOptions.SEQUENCE_FIELD)
+    sequence = schema.table_options.sequence_field
     check_takes_no_function(schema, sequence, "'sequence.field'")
     first = [name for name, function in made.functions.items() if function.name == "first_value"]
     if made.remove_on_delete and first:

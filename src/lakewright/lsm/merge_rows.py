@@ -26,7 +26,6 @@ from lakewright.spec.arrow_take import take_rows
 from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.option_values import SortOrder
 from lakewright.spec.system_columns import DELETE, LEVEL, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField
 
@@ -62,21 +61,19 @@ class MergeRules:
     @classmethod
     def of_schema(cls, schema: TableSchema, *, table: str = "") -> MergeRules:
         """Read from a schema how its rows are merged, and refuse what is not supported."""
-        options = schema.core_options
-        engine = options.merge_engine()
+        options = schema.table_options
+        engine = options.merge_engine
         if not engine.traits.keeps_one_row and engine not in MERGE_FUNCTIONS:
             raise UnsupportedError(f"the merge engine {engine.value!r} is not supported", table=table)
-        descending = options.get(CoreOptions.SEQUENCE_FIELD_SORT_ORDER) is SortOrder.DESCENDING
+        descending = options.sequence_field_sort_order is SortOrder.DESCENDING
         return cls(
             table=table,
             schema=schema,
             key=KeyOrder(schema.trimmed_primary_key_fields),
             engine=engine,
-            sequence=tuple(
-                SortColumn(schema.field(name), descending) for name in options.get(CoreOptions.SEQUENCE_FIELD)
-            ),
-            ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
-            needs_lookup=options.needs_lookup() and not engine.traits.keeps_first_row,
+            sequence=tuple(SortColumn(schema.field(name), descending) for name in options.sequence_field),
+            ignore_delete=options.ignore_delete,
+            needs_lookup=options.needs_lookup and not engine.traits.keeps_first_row,
             function=_function(schema, engine, table),
         )
 

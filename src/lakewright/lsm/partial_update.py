@@ -37,7 +37,7 @@ from lakewright.lsm.key_order import SortColumn, sort_layers, table_parts
 from lakewright.lsm.normalized_keys import Flags, UInt64Array, normalize_columns
 from lakewright.spec.option_table import FIELD_OPTION
 from lakewright.spec.system_columns import DELETE, INSERT, RETRACTS, SEQUENCE_NUMBER, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import AtomicType, DataField
 
@@ -159,8 +159,8 @@ def _compare_again(
 # is older brings only what functions make of it. Retracts are an error unless an option says what they mean; if the
 # very first row of a key is one, the record begins with its values.
 
-_REMOVE = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE
-_REMOVE_GROUP = CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP
+_REMOVE = TableOptions.partial_update_remove_record_on_delete
+_REMOVE_GROUP = TableOptions.partial_update_remove_record_on_sequence_group
 _EXACT = frozenset({"sum"})  # functions whose retracts are told by the merged value, also where it is late
 _SKIP = -1  # of an op: the row does nothing to the column
 
@@ -180,7 +180,7 @@ class PartialUpdate:
     @classmethod
     def of_schema(cls, schema: TableSchema) -> PartialUpdate:
         """Read groups and functions, and refuse what does not exist or does not fit."""
-        options = schema.core_options
+        options = schema.table_options
         groups = _sequence_groups(schema)
         functions = _functions(schema, groups)
         made = cls(
@@ -188,10 +188,10 @@ class PartialUpdate:
             groups=groups,
             keys=frozenset(schema.primary_keys),
             required=frozenset(f.name for f in schema.fields if not f.type.nullable) - {*schema.primary_keys},
-            ignore_delete=options.get(CoreOptions.IGNORE_DELETE),
+            ignore_delete=options.ignore_delete,
             remove_on_delete=options.get(_REMOVE),
             clearable=frozenset(schema.field_names)
-            - {*schema.primary_keys, *options.get(CoreOptions.SEQUENCE_FIELD)}
+            - {*schema.primary_keys, *options.sequence_field}
             - {name for group in groups for name in group.names}
             - {*functions}
             - {field.name for field in schema.fields if not field.type.nullable},
@@ -414,7 +414,7 @@ class _Plan:
 
 def _sequence_groups(schema: TableSchema) -> tuple[SequenceGroup, ...]:
     """Read `fields.<g1>[,<g2>].sequence-group` = columns."""
-    removing = _names(schema.core_options.get(_REMOVE_GROUP) or "")
+    removing = _names(schema.table_options.get(_REMOVE_GROUP) or "")
     groups: list[SequenceGroup] = []
     owner: dict[str, str] = {}
     for key in sorted(schema.options):
@@ -466,7 +466,7 @@ def _check_removing(removing: Sequence[str], groups: Sequence[SequenceGroup]) ->
 
 def _functions(schema: TableSchema, groups: Sequence[SequenceGroup]) -> dict[str, ColumnFunction]:
     """Return the functions of columns; key columns and sequence fields of groups never have one."""
-    default = schema.core_options.get(CoreOptions.FIELDS_DEFAULT_AGGREGATE_FUNCTION)
+    default = schema.table_options.fields_default_aggregate_function
     fields = {name for group in groups for name in group.names}
     grouped = {name for group in groups for name in group.columns}
     functions = {}

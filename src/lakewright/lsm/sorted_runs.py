@@ -19,7 +19,7 @@ from lakewright.lsm.merge_rows import MergeRules
 from lakewright.spec.binary_row import decode_row
 from lakewright.spec.manifest import DataFile
 from lakewright.spec.system_columns import LEVEL
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField, DataType
 
 # ---- Sorted runs and sections ----------------------------------------------------------------------------------------
@@ -132,9 +132,9 @@ def _section(bounded: Sequence[tuple[Key, Key, DataFile]]) -> Section:
     return Section(tuple(tuple(run) for run in runs))
 
 
-def max_level(options: CoreOptions, files: Iterable[DataFile]) -> int:
+def max_level(options: TableOptions, files: Iterable[DataFile]) -> int:
     """Return the deepest level of a bucket: what `num-levels` says, or deeper where files lie deeper."""
-    return max((options.num_levels() - 1, *(file.level for file in files)))
+    return max((options.level_count - 1, *(file.level for file in files)))
 
 
 # ---- Merging sorted runs piece by piece ------------------------------------------------------------------------------

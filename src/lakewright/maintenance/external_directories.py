@@ -21,7 +21,7 @@ from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.metadata.schema_files import SchemaFiles
 from lakewright.metadata.table_store import TableStore, apply_layout_options
 from lakewright.spec.external_paths import external_paths
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.storage.concurrency import map_concurrently
 from lakewright.storage.local_storage import resolve_links
@@ -29,7 +29,7 @@ from lakewright.storage.storage import Storage
 from lakewright.storage.table_layout import MAIN_BRANCH, Layout, plain_location
 
 CLAIMS = "_lakewright-tables"
-_OPTION = CoreOptions.DATA_FILE_EXTERNAL_PATHS.key()
+_OPTION = TableOptions.data_file_external_paths.key()
 _DATABASE = ".db"
 _CHILDREN_MAX = 200  # directories below a new external path that are looked into
 _ADVICE = "choose a directory of its own for the table, outside the warehouse's databases"
@@ -191,7 +191,7 @@ def claim(storage: Storage, layout: Layout, schema: TableSchema, identity: str) 
 def places_files(schema: TableSchema) -> bool:
     """Return whether new files go outside; options that clash are refused by whoever writes."""
     try:
-        return external_paths(schema.core_options) is not None
+        return external_paths(schema.table_options) is not None
     except InvalidInputError:
         return False
 

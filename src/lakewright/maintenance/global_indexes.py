@@ -57,7 +57,7 @@ def drop_global_index(
         found[:] = [one for one in found if is_chosen(one.partition)]
         if base is None or not found:
             return ()
-        job, buckets = ChangeJob.on(store, base), store.options.bucket()
+        job, buckets = ChangeJob.on(store, base), store.options.bucket
         return tuple(job.message((one.partition, one.bucket, buckets), deleted_index_files=[one.file]) for one in found)
 
     def publish(messages: tuple[CommitMessage, ...], _: Snapshot | None) -> Snapshot | None:

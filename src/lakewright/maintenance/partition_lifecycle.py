@@ -23,7 +23,7 @@ from lakewright.spec.java_time_format import ReadTime, lenient_time, read_time
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.scalars import to_python
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.storage.table_layout import legacy_text
 
 # ---- Expiry of partitions --------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class ExpiryRule:
     @classmethod
     def of_options(
         cls,
-        options: CoreOptions,
+        options: TableOptions,
         *,
         kept_millis: int | None = None,
         formatter: str | None = None,
@@ -82,24 +82,23 @@ class ExpiryRule:
         max_expires: int | None = None,
     ) -> ExpiryRule:
         """Read the table's options; arguments take precedence over them."""
-        get = options.get
-        strategy = strategy or get(CoreOptions.PARTITION_EXPIRATION_STRATEGY)
+        strategy = strategy or options.partition_expiration_strategy
         if strategy not in STRATEGIES:
             raise UnsupportedError(
                 f"partitions cannot expire by {strategy!r}: the strategies are {' and '.join(STRATEGIES)}, and classes "
                 "of Java are not called",
-                option=CoreOptions.PARTITION_EXPIRATION_STRATEGY.key(),
+                option=TableOptions.partition_expiration_strategy.key(),
             )
-        kept = get(CoreOptions.PARTITION_EXPIRATION_TIME) if kept_millis is None else kept_millis
+        kept = options.partition_expiration_time if kept_millis is None else kept_millis
         if kept is None:
             raise InvalidInputError("give expiration_time: the table has no option 'partition.expiration-time'")
         return cls(
             kept,
             strategy,
-            pattern or get(CoreOptions.PARTITION_TIMESTAMP_PATTERN),
-            read_time(formatter or get(CoreOptions.PARTITION_TIMESTAMP_FORMATTER)),
-            get(CoreOptions.PARTITION_EXPIRATION_MAX_NUM) if max_expires is None else max_expires,
-            get(CoreOptions.PARTITION_EXPIRATION_BATCH_SIZE),
+            pattern or options.partition_timestamp_pattern,
+            read_time(formatter or options.partition_timestamp_formatter),
+            options.partition_expiration_max_num if max_expires is None else max_expires,
+            options.partition_expiration_batch_size,
         )
 
     def time_of(self, values: Mapping[str, str | None]) -> datetime | None:
@@ -195,7 +194,7 @@ def _by_update(rule: ExpiryRule, now: int) -> _IsOld:
 def _old(store: TableStore, snapshot: Snapshot, is_old: _IsOld) -> _Old:
     judged = [(partition, is_old(partition, files)) for partition, files in live_partitions(store, snapshot).items()]
     old = [partition for partition, verdict in judged if verdict]
-    default_name = store.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+    default_name = store.options.partition_default_name
 
     def order(partition: bytes) -> str:
         return ",".join(default_name if text is None else text for text in _texts(store, partition).values())
@@ -276,7 +275,7 @@ def mark_partitions_done(
 
 def _actions(store: TableStore, custom: CustomAction | None, now_millis: int | None) -> Iterable[_Action]:
     """Yield what is done with each partition; an action that cannot be carried out is an error."""
-    for word in dict.fromkeys(store.options.get(CoreOptions.PARTITION_MARK_DONE_ACTION).lower().split(",")):
+    for word in dict.fromkeys(store.options.partition_mark_done_action.lower().split(",")):
         match word.strip():
             case "success-file":
                 yield lambda partition: mark_success(store, f"{_directory(store, partition)}/_SUCCESS", now_millis)
@@ -303,7 +302,7 @@ def _directory(store: TableStore, partition: bytes) -> str:
 
 
 def _refused(store: TableStore, action: str, reason: str) -> UnsupportedError:
-    option = CoreOptions.PARTITION_MARK_DONE_ACTION.key()
+    option = TableOptions.partition_mark_done_action.key()
     return UnsupportedError(
         f"{store.name}: the action {action!r} of {option!r} is not carried out: {reason}; or set the option to "
         "'success-file'",
@@ -314,7 +313,7 @@ def _refused(store: TableStore, action: str, reason: str) -> UnsupportedError:
 
 def _reporter(store: TableStore) -> _Action:
     """Return the action that tells the server of an option about a partition."""
-    option = CoreOptions.PARTITION_MARK_DONE_ACTION_HTTP_URL
+    option = TableOptions.partition_mark_done_action_http_url
     url = store.options.get(option) or ""
     if urlsplit(url).scheme not in {"http", "https"}:
         raise InvalidInputError(
@@ -323,7 +322,7 @@ def _reporter(store: TableStore) -> _Action:
             table=store.name,
             option=option.key(),
         )
-    params = store.options.get(CoreOptions.PARTITION_MARK_DONE_ACTION_HTTP_PARAMS)
+    params = store.options.partition_mark_done_action_http_params
 
     def report(partition: bytes) -> None:
         said = {

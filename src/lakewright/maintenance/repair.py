@@ -48,7 +48,7 @@ class UnexistingResult(HtmlRepr):
 def remove_missing_files(store: TableStore, *, dry_run: bool) -> UnexistingResult:
     """Take the missing data files off the newest snapshot, in one commit; with `dry_run` only find them."""
     store.check_same_table()
-    if store.options.data_evolution_enabled():
+    if store.options.data_evolution_enabled:
         raise UnsupportedError(
             f"{store.name}: files of a table with data evolution hold columns of the same rows, so that one cannot go "
             "alone; roll back to a snapshot whose files exist",

@@ -27,7 +27,7 @@ from lakewright.spec.schema import SchemaChange
 from lakewright.spec.schema_checks import check_column_types
 from lakewright.spec.schema_evolution import apply_changes, exact_below, keeps_all_values, without_lossy
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import POSTPONE, TableSchema
 from lakewright.spec.types import (
     FLOAT_ROOTS,
@@ -133,9 +133,9 @@ def _candidates(field: DataField, new: DataType) -> Predicate:
 def _visible(store: TableStore, snapshot: Snapshot, field: DataField, new: DataType) -> Iterator[CastFailure]:
     """Yield what does not fit in the rows of a snapshot as they are after merging."""
     pinned = {
-        CoreOptions.SCAN_SNAPSHOT_ID.key(): str(snapshot.id),
+        TableOptions.scan_snapshot_id.key(): str(snapshot.id),
         # Fresh rows that batch reads do not see yet will be seen after a compaction.
-        CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true",
+        TableOptions.lakewright_read_level_0.key(): "true",
     }
     others = {key: text for key, text in store.schema.options.items() if not key.startswith(("scan.", "incremental"))}
     builder = ReadBuilder(store.with_schema(replace(store.schema, options={**others, **pinned})))
@@ -161,7 +161,7 @@ def _hidden(store: TableStore, snapshot: Snapshot, field: DataField, new: DataTy
     A value without a cast makes its file unreadable; of an aggregation every value counts; rows that wait for their
     bucket are shown later.
     """
-    adds_up = bool(store.schema.primary_keys) and store.options.merge_engine().traits.combines_values
+    adds_up = bool(store.schema.primary_keys) and store.options.merge_engine.traits.combines_values
     candidates = _candidates(field, new)
     pruner, schemas = entry_pruner(store, candidates), FileSchemas(store)
     for entry in store.manifests.live(snapshot) if _hides_rows(store, snapshot) else ():

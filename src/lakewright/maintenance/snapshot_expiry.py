@@ -40,7 +40,7 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.option_values import MAX_INT
 from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot, is_same_commit, snapshot_from_json, to_json
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.storage.concurrency import CallGroup, map_concurrently
 from lakewright.storage.table_layout import MAIN_BRANCH
 
@@ -79,7 +79,7 @@ class Retention:
     @classmethod
     def of_options(
         cls,
-        options: CoreOptions,
+        options: TableOptions,
         now_millis: int,
         *,
         retain_max: int | None = None,
@@ -88,11 +88,10 @@ class Retention:
         max_deletes: int | None = None,
     ) -> Retention:
         """Read the table's options; arguments take precedence over them."""
-        get = options.get
-        count_min = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MIN) if retain_min is None else retain_min
-        count_max = get(CoreOptions.SNAPSHOT_NUM_RETAINED_MAX) if retain_max is None else retain_max
-        limited = CoreOptions.SNAPSHOT_EXPIRE_LIMIT.key() in options.values
-        stored_min = CoreOptions.SNAPSHOT_NUM_RETAINED_MIN.key() in options.values
+        count_min = options.snapshot_num_retained_min if retain_min is None else retain_min
+        count_max = options.snapshot_num_retained_max if retain_max is None else retain_max
+        limited = TableOptions.snapshot_expire_limit.key() in options.values
+        stored_min = TableOptions.snapshot_num_retained_min.key() in options.values
         if retain_min is None and (retain_max is not None or not stored_min):
             count_min = min(count_min, count_max)
         if count_min < 1 or count_max < count_min or (max_deletes is not None and max_deletes < 0):
@@ -101,18 +100,18 @@ class Retention:
                 f"{'' if max_deletes is None else f', {max_deletes} at once'}; "
                 "at least one must stay, and the maximum cannot be below the minimum"
             )
-        kept_millis = get(CoreOptions.SNAPSHOT_TIME_RETAINED)
+        kept_millis = options.snapshot_time_retained
         if max_deletes is None:
-            max_deletes = get(CoreOptions.SNAPSHOT_EXPIRE_LIMIT) if limited else MAX_INT
+            max_deletes = options.snapshot_expire_limit if limited else MAX_INT
         if older_than is None:
             return cls(count_min, count_max, now_millis - kept_millis, max_deletes)
         return cls(count_min, MAX_INT, older_than, max_deletes)
 
-    def of_changelogs(self, options: CoreOptions, now_millis: int) -> Retention | None:
+    def of_changelogs(self, options: TableOptions, now_millis: int) -> Retention | None:
         """Return the retention of changelogs if it is longer than that of snapshots, else None."""
-        count_min = options.get(CoreOptions.CHANGELOG_NUM_RETAINED_MIN)
-        count_max = options.get(CoreOptions.CHANGELOG_NUM_RETAINED_MAX)
-        kept_millis = options.get(CoreOptions.CHANGELOG_TIME_RETAINED)
+        count_min = options.changelog_num_retained_min
+        count_max = options.changelog_num_retained_max
+        kept_millis = options.changelog_time_retained
         own = replace(
             self,
             count_min=self.count_min if count_min is None else count_min,
@@ -203,7 +202,7 @@ def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot
     """
     jobs, users = store.jobs, {snapshot.commit_user: snapshot for snapshot in (*expiring, kept)}
     known = {SeenSnapshot.of(snapshot) for snapshot in expiring} | ({SeenSnapshot()} if expiring[0].id == 1 else set())
-    retention = store.options.get(CoreOptions.LAKEWRIGHT_JOB_ID_RETENTION)
+    retention = store.options.lakewright_job_id_retention
     for job in jobs.all_begun(expire_before_millis=time.time_ns() // 1_000_000 - retention):
         if job.user in users:
             jobs.complete(job.user, users[job.user])
@@ -278,13 +277,13 @@ def _first_kept(
 
 def _ignores_consumers(store: TableStore, changelogs: Retention | None) -> bool:
     """Return whether consumers read changelogs only, which stay longer than the snapshots."""
-    return changelogs is not None and store.options.get(CoreOptions.CONSUMER_CHANGELOG_ONLY)
+    return changelogs is not None and store.options.consumer_changelog_only
 
 
 def _next_snapshots(store: TableStore, now: int, *, dry_run: bool) -> dict[str, int]:
     """Return the snapshot that each consumer reads next; consumers beyond their expiration time are deleted."""
     consumers = Consumers(store.storage, store.layout)
-    expiration = store.options.get(CoreOptions.CONSUMER_EXPIRATION_TIME)
+    expiration = store.options.consumer_expiration_time
     if expiration is not None and not dry_run:
         consumers.expire(older_than_millis=now - expiration)
     return consumers.all()

@@ -20,7 +20,7 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spec.java_time_format import lenient_time
 from lakewright.spec.scalars import zone_of
 from lakewright.spec.snapshot import MIN_LONG, Snapshot, Tag
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 
 NEVER = "none"
 BATCH = "batch"
@@ -38,13 +38,13 @@ class TagPeriod:
     shape: re.Pattern[str]  # of the name of a tag: year, month and day, and maybe hour and minute
 
     @classmethod
-    def of_options(cls, options: CoreOptions) -> TagPeriod:
+    def of_options(cls, options: TableOptions) -> TagPeriod:
         """Read the options of a table."""
         duration, kind = (
-            options.get(CoreOptions.TAG_CREATION_PERIOD_DURATION),
-            options.get(CoreOptions.TAG_CREATION_PERIOD),
+            options.tag_creation_period_duration,
+            options.tag_creation_period,
         )
-        dash = "-" if options.get(CoreOptions.TAG_PERIOD_FORMATTER) == "with-dashes" else ""
+        dash = "-" if options.tag_period_formatter == "with-dashes" else ""
         day, day_shape = f"%Y{dash}%m{dash}%d", rf"(\d{{1,10}}){dash}(\d\d){dash}(\d\d)"
         if duration is not None:
             if duration <= 0:
@@ -57,7 +57,7 @@ class TagPeriod:
             return cls(length, day, re.compile(rf"{day_shape}(?: .*)?"))
         if kind == "two-hours":
             return cls(length, "%Y-%m-%d %H", re.compile(r"(\d{1,10})-(\d\d)-(\d\d) (\d\d)"))
-        blank = "" if options.get(CoreOptions.TAG_PERIOD_FORMATTER) == "without-dashes-and-spaces" else " "
+        blank = "" if options.tag_period_formatter == "without-dashes-and-spaces" else " "
         return cls(length, f"{day}{blank}%H", re.compile(rf"{day_shape}{blank}(\d\d)"))
 
     def name_of(self, start: datetime) -> str:
@@ -81,11 +81,11 @@ class TagPeriod:
 def create_due_tags(store: TableStore) -> list[str]:
     """Create the tags of periods that have ended, as the table's options ask for; return their names."""
     options = store.options
-    mode = options.get(CoreOptions.TAG_AUTOMATIC_CREATION)
+    mode = options.tag_automatic_creation
     if mode in {NEVER, BATCH}:
         return []
     _refuse_callbacks(store)
-    period, delay = TagPeriod.of_options(options), timedelta(milliseconds=options.get(CoreOptions.TAG_CREATION_DELAY))
+    period, delay = TagPeriod.of_options(options), timedelta(milliseconds=options.tag_creation_delay)
     if delay >= period.length:
         raise InvalidInputError(
             f"{store.name}: 'tag.creation-delay' must be shorter than a period of {period.length}", table=store.name
@@ -122,7 +122,7 @@ class _DueTags:
             if snapshot is None or (time := self._time(snapshot)) is None or not self._is_due(snapshot, start):
                 continue
             this = self.period.last_ended(time)
-            if start is not None and self.store.options.get(CoreOptions.TAG_AUTOMATIC_COMPLETION):
+            if start is not None and self.store.options.tag_automatic_completion:
                 this = start
             name, start = self.period.name_of(this), this + self.period.length
             if _create(self.store, name, snapshot):
@@ -131,7 +131,7 @@ class _DueTags:
 
     def _finish(self, last: Tag, count: int) -> None:
         """Do what a call that was cut short has left to do after it created the last tag."""
-        most = self.store.options.get(CoreOptions.TAG_NUM_RETAINED_MAX)
+        most = self.store.options.tag_num_retained_max
         if most is not None and count > most:
             self._delete_surplus()
         _mark_complete(self.store, last.name)
@@ -148,15 +148,15 @@ class _DueTags:
         if self.mode == "watermark":
             if snapshot.watermark is None or snapshot.watermark == MIN_LONG:
                 return None
-            return _wall(snapshot.watermark, options.get(CoreOptions.SINK_WATERMARK_TIME_ZONE))
-        return _wall(snapshot.time_millis, options.get(CoreOptions.SINK_PROCESS_TIME_ZONE))
+            return _wall(snapshot.watermark, options.sink_watermark_time_zone)
+        return _wall(snapshot.time_millis, options.sink_process_time_zone)
 
     def _tags(self) -> list[Tag]:
         return [tag for tag in self.store.tags.all() if self.period.start_of(tag.name) is not None]
 
     def _delete_surplus(self) -> None:
         """Delete the oldest automatic tags beyond `tag.num-retained-max`."""
-        most = self.store.options.get(CoreOptions.TAG_NUM_RETAINED_MAX)
+        most = self.store.options.tag_num_retained_max
         if most is not None:
             tags = sorted(self._tags(), key=lambda tag: (tag.snapshot.id, tag.name))
             for tag in tags[: max(len(tags) - most, 0)]:
@@ -188,13 +188,13 @@ def create_batch_tag(store: TableStore) -> str | None:
         return None
     _refuse_callbacks(store)
     store.check_same_table()
-    name = store.options.get(CoreOptions.TAG_BATCH_CUSTOMIZED_NAME)
+    name = store.options.tag_batch_customized_name
     if name is None:
         name = _BATCH_PREFIX + _wall(snapshot.time_millis, None).strftime("%Y-%m-%d")
     if store.tags.exists(name) and store.tags.get(name).snapshot.id != snapshot.id:
         delete_tag(store, name)
     _create(store, name, snapshot)
-    most = store.options.get(CoreOptions.TAG_NUM_RETAINED_MAX)
+    most = store.options.tag_num_retained_max
     if most is not None:
         tags = sorted(store.tags.all(), key=lambda tag: (tag.snapshot.id, tag.create_time or _EPOCH, tag.name))
         for tag in tags[: max(len(tags) - most, 0)]:
@@ -207,7 +207,7 @@ def create_batch_tag(store: TableStore) -> str | None:
 
 def _create(store: TableStore, name: str, snapshot: Snapshot) -> bool:
     """Create a tag unless it exists; return whether this call made it."""
-    kept = store.options.get(CoreOptions.TAG_DEFAULT_TIME_RETAINED)
+    kept = store.options.tag_default_time_retained
     try:
         store.tags.create(name, snapshot, time_retained_millis=kept)
     except TagAlreadyExistException:
@@ -220,7 +220,7 @@ def _create(store: TableStore, name: str, snapshot: Snapshot) -> bool:
 
 def _mark_complete(store: TableStore, name: str) -> None:
     """Write the file that says that a tag is complete, if the options ask for it and it is not there."""
-    if store.options.get(CoreOptions.TAG_CREATE_SUCCESS_FILE):
+    if store.options.tag_create_success_file:
         path, now = _success_file(store, name), int(datetime.now(UTC).timestamp() * 1000)
         if not store.storage.exists(path):
             store.storage.create(path, _times(now, now))
@@ -228,7 +228,7 @@ def _mark_complete(store: TableStore, name: str) -> None:
 
 def delete_tag(store: TableStore, name: str) -> None:
     """Delete a tag and, first, the file that says that it is complete. It is no error if somebody else was faster."""
-    if store.options.get(CoreOptions.TAG_CREATE_SUCCESS_FILE):
+    if store.options.tag_create_success_file:
         store.storage.delete(_success_file(store, name))
     with suppress(TagNotExistException):
         store.tags.delete(name)

@@ -26,7 +26,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spec import argument_checks
 from lakewright.spec.argument_checks import DurationLike
 from lakewright.spec.snapshot import MAX_LONG
-from lakewright.spec.table_options import CoreOptions
 
 _EXPIRING = ("snapshot.num-retained.", "snapshot.time-retained", "snapshot.expire.", "changelog.", "consumer.exp")
 _PLACES_MAX = 1000
@@ -47,14 +46,14 @@ def run_upkeep(store: TableStore, *, batch: bool = True, partitions: bool = True
         except Exception as error:  # noqa: BLE001 - the commit is published, whatever fails after it
             failures.append((what, error))
 
-    tags = options.get(CoreOptions.TAG_AUTOMATIC_CREATION)
+    tags = options.tag_automatic_creation
     if tags == BATCH and batch:
         step("the tag", lambda: create_batch_tag(store))
     step("the creation of tags", lambda: create_due_tags(store))
-    timed = tags != "none" or options.get(CoreOptions.TAG_DEFAULT_TIME_RETAINED) is not None
-    if timed and options.get(CoreOptions.TAG_TIME_EXPIRE_ENABLED):
+    timed = tags != "none" or options.tag_default_time_retained is not None
+    if timed and options.tag_time_expire_enabled:
         step("the expiry of tags", lambda: expire_tags(store))
-    if partitions and options.get(CoreOptions.PARTITION_EXPIRATION_TIME) is not None and store.schema.partition_keys:
+    if partitions and options.partition_expiration_time is not None and store.schema.partition_keys:
         step("the expiry of partitions", lambda: expire_partitions(store, ExpiryRule.of_options(options)))
     if any(key.startswith(_EXPIRING) for key in options.values):
         step("the expiry of snapshots", lambda: _expire_snapshots(store))
@@ -63,16 +62,16 @@ def run_upkeep(store: TableStore, *, batch: bool = True, partitions: bool = True
 
 def _expire_snapshots(store: TableStore) -> None:
     now = time.time_ns() // 1_000_000
-    limit = store.options.get(CoreOptions.SNAPSHOT_EXPIRE_LIMIT)
+    limit = store.options.snapshot_expire_limit
     retention = Retention.of_options(store.options, now, max_deletes=limit)
     # After a commit the others look at the age of a snapshot itself, and tables are left as they leave them.
-    young = now - store.options.get(CoreOptions.LAKEWRIGHT_EXPIRE_GRACE)
+    young = now - store.options.lakewright_expire_grace
     expire_snapshots(store, replace(retention, by_successor=0, young_millis=young), now_millis=now)
 
 
 def upkeep_after_commit(store: TableStore, identifier: int) -> None:
     """Do what the options of a table ask for after a commit, and warn of what failed."""
-    if store.options.get(CoreOptions.WRITE_ONLY) or store.home.history is not None:
+    if store.options.write_only or store.home.history is not None:
         return
     looks = _is_time_for_partitions(store, identifier)
     for what, error in run_upkeep(store, batch=identifier == MAX_LONG, partitions=looks):
@@ -85,8 +84,8 @@ def _is_time_for_partitions(store: TableStore, identifier: int) -> bool:
     options, place, now = store.options, (store.layout.root, store.layout.branch), time.monotonic()
     if len(_checked) >= _PLACES_MAX:
         _checked.clear()
-    interval = options.get(CoreOptions.PARTITION_EXPIRATION_CHECK_INTERVAL)
-    at_end = identifier == MAX_LONG and options.get(CoreOptions.END_INPUT_CHECK_PARTITION_EXPIRE)
+    interval = options.partition_expiration_check_interval
+    at_end = identifier == MAX_LONG and options.end_input_check_partition_expire
     due: bool = at_end or (now - _checked.setdefault(place, now)) * 1000 >= interval
     if due:
         _checked[place] = now

@@ -30,7 +30,6 @@ from lakewright.spec.column_stats import FULL, ColumnStats, field_stats
 from lakewright.spec.manifest import APPEND, DELETION_VECTORS, HASH, DataFile, IndexEntry, is_side_file
 from lakewright.spec.scalars import from_scalar
 from lakewright.spec.system_columns import KEYED_FIELDS, RETRACTS, ROW_ID, SEQUENCE_NUMBER, VALUE_KIND, key_copies
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import AtomicType, DataField, Value
 
@@ -490,7 +489,7 @@ def _checks(
     known = [(column, value) for column, value in parts if column.name in names]
     if known:
         yield PartitionCheck([column for column, _ in known], [value for _, value in known])
-    function = store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
+    function = store.options.bucket_function_type
     bucket_fields = schema.bucket_fields
     if task.total_buckets > 0 and task.bucket >= 0 and bucket_fields and names.issuperset(schema.bucket_keys):
         yield BucketCheck(bucket_fields, function, task.bucket, task.total_buckets)
@@ -510,10 +509,10 @@ def _key_checks(store: TableStore, schema: TableSchema, task: FileTask, names: s
     if task.bucket < 0:
         return  # rows of the postponed bucket are as they came
     options = store.options
-    if not task.is_changelog and not options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
+    if not task.is_changelog and not options.pk_clustering_override:
         yield KeyCheck(file, KeyOrder(key), strict=True)
     yield Statistics.of_keys(file, key)
-    stamped = file.file_source == APPEND and options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
+    stamped = file.file_source == APPEND and options.sequence_snapshot_ordering
     if SEQUENCE_NUMBER.name in names and not stamped and not task.is_changelog:
         yield Sequences(file)
     if task.hash_index is not None and not task.is_changelog:

@@ -33,7 +33,6 @@ from lakewright.spec.manifest import (
     is_side_file,
 )
 from lakewright.spec.snapshot import COPY_OF, Snapshot, snapshot_from_json, state_of
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode, TableSchema
 from lakewright.storage.storage import Storage
 from lakewright.storage.table_layout import Layout
@@ -622,7 +621,7 @@ class BranchWalk:
             text = f"one partition has files of {' and of '.join(map(str, sorted(found)))} buckets"
             self._note("wrong-bucket", found[max(found)], text, state)
         store = self.branch.store
-        if store.schema.primary_keys and not store.options.get(CoreOptions.PK_CLUSTERING_OVERRIDE):
+        if store.schema.primary_keys and not store.options.pk_clustering_override:
             for place, entries in buckets.items():
                 if place[1] >= 0 and (touched is None or place in touched):
                     self._check_levels(state, entries)
@@ -670,9 +669,9 @@ class BranchWalk:
     def _check_row_ids(self, state: State) -> None:
         """Ranges of row ids must not overlap, except those of files that hold columns of the same rows."""
         store = self.branch.store
-        if not store.options.get(CoreOptions.ROW_TRACKING_ENABLED):
+        if not store.options.row_tracking_enabled:
             return
-        shared = store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+        shared = store.options.data_evolution_enabled
         entries = [e for e in self.live.values() if e.file.first_row_id is not None and not is_side_file(e.file)]
         entries.sort(key=lambda e: (e.file.first_row_id or 0, e.file.row_count))
         end, last = -1, None

@@ -41,7 +41,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spec import argument_checks
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, is_side_file
 from lakewright.spec.schema_checks import check_options_for_read
-from lakewright.spec.table_options import CoreOptions
 from lakewright.storage.storage import FileInfo
 
 # ---- Running a verification ------------------------------------------------------------------------------------------
@@ -170,7 +169,7 @@ def _check_id_runs(walk: BranchWalk, runs: dict[str, tuple[IdRun, ...]], finding
     store = walk.branch.store
     options = store.options
     state = walk.branch.states[-1] if walk.branch.states else None
-    tracked = options.get(CoreOptions.ROW_TRACKING_ENABLED) and not options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+    tracked = options.row_tracking_enabled and not options.data_evolution_enabled
     if not tracked or state is None:
         return
     vectors = _vectors(walk)

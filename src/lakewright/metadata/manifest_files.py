@@ -62,7 +62,7 @@ from lakewright.spec.manifest import (
     merge_entries,
 )
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataType, Value
 from lakewright.storage.concurrency import map_concurrently
 from lakewright.storage.storage import Storage
@@ -315,7 +315,7 @@ class Manifests:
     storage: Storage
     layout: Layout
     partition_types: tuple[DataType, ...]
-    options: CoreOptions
+    options: TableOptions
     namer: Namer = field(default_factory=Namer, repr=False, compare=False)
     salt: bytes = field(default=b"", repr=False, compare=False)  # makes the bytes of new files unique to one writer
     from_storage: bool = False  # whether files are read anew that this process keeps decoded
@@ -476,7 +476,7 @@ class Manifests:
     def _cache_bytes(self) -> int:
         """How many bytes of decoded files the process may keep."""
         can_be_key = isinstance(self.storage, Hashable) and not self.from_storage
-        return self.options.get(CoreOptions.LAKEWRIGHT_MANIFEST_CACHE) if can_be_key else 0
+        return self.options.lakewright_manifest_cache if can_be_key else 0
 
     def _recall(self, name: str, size: int | None, state: str | None = None) -> object | None:
         return CACHE.get(self._key(name), size, state) if self._cache_bytes else None
@@ -515,7 +515,7 @@ class Manifests:
         entries = list(entries)
         sequenced = any(entry.file.write_cols_sequences is not None for entry in entries)
         schema = ENTRY_SCHEMA_SEQUENCES if sequenced else ENTRY_SCHEMA
-        target = self.options.get(CoreOptions.MANIFEST_TARGET_FILE_SIZE)
+        target = self.options.manifest_target_file_size
         written: list[ManifestFile] = []
         encoder, first = self._encoder(schema), 0
         try:
@@ -556,11 +556,10 @@ class Manifests:
 
     def merge(self, files: Sequence[ManifestFile]) -> MergedManifests:
         """Merge manifests, given in order, as the options of the table say. If it fails, new manifests are removed."""
-        get = self.options.get
         limits = MergeLimits(
-            target_bytes=get(CoreOptions.MANIFEST_TARGET_FILE_SIZE),
-            count_min=get(CoreOptions.MANIFEST_MERGE_MIN_COUNT),
-            full_bytes=get(CoreOptions.MANIFEST_FULL_COMPACTION_THRESHOLD_SIZE),
+            target_bytes=self.options.manifest_target_file_size,
+            count_min=self.options.manifest_merge_min_count,
+            full_bytes=self.options.manifest_full_compaction_threshold_size,
         )
         plan = plan_merge(files, limits)
         if plan.full and (merged := self._merge_fully(files, limits)) is not None:
@@ -673,8 +672,8 @@ class Manifests:
         return CorruptTableError(f"{path} is missing, though the table names it; restore it from a copy", path=path)
 
     def _encoder(self, schema: Schema) -> RecordEncoder:
-        level = self.options.get(CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL)
-        compression = self.options.get(CoreOptions.MANIFEST_COMPRESSION)
+        level = self.options.file_compression_zstd_level
+        compression = self.options.manifest_compression
         return RecordEncoder(schema, compression, zstd_level=level, salt=self.salt)
 
     def _encoded(self, schema: Schema, records: Iterable[Record]) -> bytes:

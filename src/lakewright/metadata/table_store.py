@@ -28,7 +28,7 @@ from lakewright.spec.binary_row import decode_row
 from lakewright.spec.external_paths import external_paths
 from lakewright.spec.manifest import ADD, EMPTY_ROW, ManifestEntry, Partition
 from lakewright.spec.scalars import to_text
-from lakewright.spec.table_options import LATEST_MODES, TRAVEL, CoreOptions
+from lakewright.spec.table_options import LATEST_MODES, TRAVEL, TableOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataType, Value
 from lakewright.storage.concurrency import CallGroup
@@ -36,8 +36,8 @@ from lakewright.storage.storage import Storage
 from lakewright.storage.table_layout import MAIN_BRANCH, Layout, partition_text, plain_location
 
 _PARTIAL = (  # options that let a handle show only some of the rows
-    CoreOptions.INCREMENTAL_BETWEEN.key(),
-    CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key(),
+    TableOptions.incremental_between.key(),
+    TableOptions.incremental_between_timestamp.key(),
     "scan.bucket",
     "scan.creation-time-millis",
     "scan.file-creation-time-millis",
@@ -135,8 +135,8 @@ class TableStore:
         """
         effective = self.options.values
         given = [key for key in (*TRAVEL, *_PARTIAL) if key in effective]
-        if self.options.get(CoreOptions.SCAN_MODE) not in LATEST_MODES:
-            given.append(CoreOptions.SCAN_MODE.key())
+        if self.options.scan_mode not in LATEST_MODES:
+            given.append(TableOptions.scan_mode.key())
         if given and not stored_too:
             stored = self.schemas.get(self.schema.id).options
             given = [key for key in given if stored.get(key) != effective[key]]
@@ -158,9 +158,9 @@ class TableStore:
             raise
 
     @property
-    def options(self) -> CoreOptions:
+    def options(self) -> TableOptions:
         """The effective options: those of the schema, replaced by the handle's own where both have a key."""
-        return self.schema.core_options
+        return self.schema.table_options
 
     @property
     def schemas(self) -> SchemaFiles:
@@ -213,7 +213,7 @@ class TableStore:
 
     def partition_spec(self, partition: bytes) -> dict[str, str]:
         """Return the text of each value of a partition, by the names of the columns."""
-        default_name = self.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+        default_name = self.options.partition_default_name
         values = zip(self.schema.partition_fields, self.partition_values(partition), strict=True)
         return {field.name: default_name if value is None else to_text(value, field.type) for field, value in values}
 
@@ -247,8 +247,8 @@ class TableStore:
         return partition_text(
             self.partition_values(partition),
             self.schema.partition_fields,
-            default_name=options.get(CoreOptions.PARTITION_DEFAULT_NAME),
-            legacy=options.get(CoreOptions.PARTITION_LEGACY_NAME),
+            default_name=options.partition_default_name,
+            legacy=options.partition_legacy_name,
         )
 
     def new_data_file(self, place: tuple[bytes, int], name: str, number: int) -> tuple[str, str | None]:
@@ -270,7 +270,7 @@ class TableStore:
         if outside is not None:
             if any(not plain_location(directory).strip("/") for directory in outside.directories):
                 raise InvalidInputError(
-                    f"{self.name}: the option {CoreOptions.DATA_FILE_EXTERNAL_PATHS.key()!r} names the root of the "
+                    f"{self.name}: the option {TableOptions.data_file_external_paths.key()!r} names the root of the "
                     "file system, which is no place for data files; choose a directory",
                     table=self.name,
                 )
@@ -302,12 +302,12 @@ def _decode(partition: bytes, types: tuple[DataType, ...]) -> tuple[Value, ...]:
 
 def apply_layout_options(layout: Layout, schema: TableSchema) -> Layout:
     """Return the layout with the directories that the options of a table name."""
-    options = schema.core_options
-    external = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS) or ""
+    options = schema.table_options
+    external = options.data_file_external_paths or ""
     return replace(
         layout,
-        data_directory=options.get(CoreOptions.DATA_FILE_PATH_DIRECTORY),
-        index_in_data_directory=options.get(CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR),
+        data_directory=options.data_file_path_directory,
+        index_in_data_directory=options.index_file_in_data_file_dir,
         external_directories=tuple(filter(None, map(str.strip, external.split(",")))),
     )
 

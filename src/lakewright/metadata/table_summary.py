@@ -22,7 +22,7 @@ from lakewright.errors import InvalidInputError, LakewrightError, pluralize
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.option_checks import redact_secret
 from lakewright.spec.option_values import ChangelogProducer, ConfigOption
-from lakewright.spec.table_options import KNOWN_OPTIONS, CoreOptions
+from lakewright.spec.table_options import KNOWN_OPTIONS
 from lakewright.spec.table_schema import BucketMode, TableSchema
 
 # ---- Values ----------------------------------------------------------------------------------------------------------
@@ -159,21 +159,21 @@ def _default_text(option: ConfigOption[object]) -> str:
 
 def _details(schema: TableSchema) -> Iterator[str]:
     """Yield what decides how the table is read and written, in words."""
-    options = schema.core_options
+    options = schema.table_options
     if schema.primary_keys:
-        yield f"merge engine {options.merge_engine().value}"
-        producer = options.get(CoreOptions.CHANGELOG_PRODUCER)
+        yield f"merge engine {options.merge_engine.value}"
+        producer = options.changelog_producer
         if producer is not ChangelogProducer.NONE:
             yield f"changelog by {producer.value}"
-    if options.deletion_vectors_enabled():
+    if options.deletion_vectors_enabled:
         yield "deletion vectors"
-    if options.row_tracking_enabled():
+    if options.row_tracking_enabled:
         yield "row tracking"
-    if options.data_evolution_enabled():
+    if options.data_evolution_enabled:
         yield "data evolution"
-    if options.get(CoreOptions.WRITE_ONLY):
+    if options.write_only:
         yield "write-only: writers do not compact"
-    yield f"{options.file_format()} files"
+    yield f"{options.file_format} files"
 
 
 def _buckets(schema: TableSchema) -> str:
@@ -181,7 +181,7 @@ def _buckets(schema: TableSchema) -> str:
         case BucketMode.UNAWARE:
             return "none"
         case BucketMode.HASH_FIXED:
-            return f"{pluralize(schema.core_options.bucket(), 'bucket')} by {', '.join(schema.bucket_keys)}"
+            return f"{pluralize(schema.table_options.bucket, 'bucket')} by {', '.join(schema.bucket_keys)}"
         case BucketMode.HASH_DYNAMIC:
             return "dynamic, as many as the rows of a partition need"
         case BucketMode.KEY_DYNAMIC:

@@ -20,7 +20,7 @@ from lakewright.pypaimon.compat_values import GenericRow
 from lakewright.spec.manifest import DataFile, ManifestEntry
 from lakewright.spec.scalars import to_python
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField
 from lakewright.table.file_store_table import FileStoreTable
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 # Options by which a table asks for a compaction after its commits.
 _COMPACTIONS = (
-    CoreOptions.COMMIT_FORCE_COMPACT,
-    CoreOptions.FULL_COMPACTION_DELTA_COMMITS,
-    CoreOptions.COMPACTION_OPTIMIZATION_INTERVAL,
-    CoreOptions.NUM_SORTED_RUN_COMPACTION_TRIGGER,
+    TableOptions.commit_force_compact,
+    TableOptions.full_compaction_delta_commits,
+    TableOptions.compaction_optimization_interval,
+    TableOptions.num_sorted_run_compaction_trigger,
 )
 
 
@@ -118,7 +118,7 @@ class TableCommit(core_table_commit.TableCommit):
     def __init__(self, store: TableStore, **settings: Any) -> None:  # noqa: ANN401 - those of the core's commits
         super().__init__(store, **settings)
         asked = any(option.key() in store.options.values for option in _COMPACTIONS)
-        if not (asked or store.options.hides_level_0() or store.options.needs_lookup()):
+        if not (asked or store.options.hides_level_0 or store.options.needs_lookup):
             self._after_commit = None
 
     def _tell(self, context: core_table_commit.CommitContext) -> None:

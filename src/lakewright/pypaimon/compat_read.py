@@ -34,7 +34,6 @@ from lakewright.spec.manifest import EMPTY_ROW, DataFile
 from lakewright.spec.manifest import SimpleStats as Stats
 from lakewright.spec.predicate import TRUE, resolve_path
 from lakewright.spec.scalars import to_python
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField, MapType
 
@@ -413,7 +412,7 @@ class TableScan(table_scan.TableScan):
 
     def with_row_ranges(self, row_ranges: Sequence[Range | tuple[int, int]]) -> Self:
         """Plan only the rows whose `_ROW_ID` lies in one of the ranges."""
-        if not self._store.options.get(CoreOptions.ROW_TRACKING_ENABLED):
+        if not self._store.options.row_tracking_enabled:
             raise InvalidInputError("Row ranges are only supported for data evolution tables")
         return super().with_row_ranges([(one.from_, one.to) if isinstance(one, Range) else one for one in row_ranges])
 
@@ -620,7 +619,7 @@ class ReadBuilder(core_read_builder.ReadBuilder):
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder of predicates on the columns; fields of a ROW have the names of the projection too."""
-        zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
+        zone = self._store.options.lakewright_time_zone
         paths = self._projection().paths
         aliases = {"_".join(path): path for path in paths if len(path) > 1}
         return PredicateBuilder(self._all_fields(), zone, aliases)

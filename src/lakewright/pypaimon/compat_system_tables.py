@@ -14,7 +14,6 @@ from lakewright.pypaimon.compat_values import Identifier
 from lakewright.spec.binary_row import decode_row
 from lakewright.spec.manifest import EMPTY_ROW
 from lakewright.spec.scalars import to_python
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataType
 from lakewright.table import system_tables, table_views
 from lakewright.table.file_store_table import FileStoreTable
@@ -77,7 +76,7 @@ class SystemTable(table_views.TableSystemTable):
     def _gathered(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows with partitions as pypaimon writes them."""
         table = self.table
-        default = table.options.get(CoreOptions.PARTITION_DEFAULT_NAME)
+        default = table.store.options.partition_default_name
         at_partition = self.columns[0].name == "partition"
         for row in self.rows_of(table):
             name = row[0]

@@ -1042,7 +1042,7 @@ class FileStoreTable(ManagedTable):
     @property
     def options(self) -> CoreOptions:
         """The effective options."""
-        return CoreOptions(self.store.options.to_map())
+        return CoreOptions(self.store.options.values)
 
     @property
     def is_primary_key_table(self) -> bool:
@@ -1052,7 +1052,7 @@ class FileStoreTable(ManagedTable):
     @property
     def total_buckets(self) -> int:
         """The number of buckets that the option `bucket` says."""
-        return self.store.options.bucket()
+        return self.store.options.bucket
 
     @property
     def cross_partition_update(self) -> bool:

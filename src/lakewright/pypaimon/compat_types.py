@@ -27,7 +27,7 @@ from lakewright.spec.arrow_types import (
     to_arrow_schema,
     to_arrow_type,
 )
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import JSON
 
 # ---- Data types ------------------------------------------------------------------------------------------------------
@@ -679,13 +679,13 @@ class Schema(core_schema.Schema):
         self.primary_keys = list(primary_keys or ())
         self.options = options if isinstance(options, dict) else dict(options or {})
         self.comment = comment  # type: ignore[misc]
-        nullable = str(self.options.get(CoreOptions.PRIMARY_KEY_NULLABLE.key(), "false")).lower() == "true"
+        nullable = str(self.options.get(TableOptions.primary_key_nullable.key(), "false")).lower() == "true"
         if nullable and not self.primary_keys:
             raise InvalidInputError("Option 'primary-key.nullable' can only be enabled for a table with primary keys.")
         for field in self.fields:
             if field.name in self.primary_keys:
                 field.type = types.with_nullable(field.type, nullable)  # type: ignore[misc]
-        producer = self.options.get(CoreOptions.CHANGELOG_PRODUCER.key(), "none")
+        producer = self.options.get(TableOptions.changelog_producer.key(), "none")
         if producer != "none" and not self.primary_keys:
             raise InvalidInputError(
                 f"Cannot set 'changelog-producer' to '{producer}' on a table without primary keys: "

@@ -36,7 +36,7 @@ from lakewright.spec.filters import Filter
 from lakewright.spec.option_values import ConfigOption
 from lakewright.spec.snapshot import MAX_LONG
 from lakewright.spec.system_columns import ROW_ID
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField
 from lakewright.table import file_store_table as tables
 from lakewright.table import update_builder as core_update_builder
@@ -294,8 +294,8 @@ def _cast(source: ArrowData, fields: Mapping[str, DataField], table: str) -> Arr
 
 Rows: TypeAlias = InternalRow | Iterable[InternalRow]
 _ALL = "true"  # the filter that every row fulfils
-_CHANGING = (CoreOptions.DATA_EVOLUTION_ENABLED, CoreOptions.ROW_TRACKING_ENABLED)
-_DELETING = (*_CHANGING, CoreOptions.DELETION_VECTORS_ENABLED)
+_CHANGING = (TableOptions.data_evolution_enabled, TableOptions.row_tracking_enabled)
+_DELETING = (*_CHANGING, TableOptions.deletion_vectors_enabled)
 
 
 class TableUpdate(core_update_builder.TableUpdate):
@@ -386,7 +386,7 @@ class TableUpdate(core_update_builder.TableUpdate):
             raise InvalidInputError(f"table {self._store.name}: Input data is empty: there are no rows to upsert")
         rows = cast_table(drop_unknown(data, schema.field_names, self._store.name), schema.fields, self._store.name)
         nulls = any(rows.column(name).null_count for name in names if name in rows.column_names)
-        if nulls and not schema.primary_keys and self._store.options.row_tracking_enabled():
+        if nulls and not schema.primary_keys and self._store.options.row_tracking_enabled:
             return self._upsert_by_ids(rows, names)
         return super()._upsert(rows, keys)
 

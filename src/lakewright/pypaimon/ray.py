@@ -184,7 +184,7 @@ def merge_into(  # noqa: PLR0913 - pypaimon's signature
         raise InvalidInputError("read_columns requires a callable SET value, which a merge of Ray datasets lacks")
     table = _evolving("merge_into", target, catalog_options)
     deletes = any(isinstance(clause, WhenMatched) and clause.assigned is None for clause in when_matched)
-    if deletes and not table.store.options.deletion_vectors_enabled():
+    if deletes and not table.store.options.deletion_vectors_enabled:
         raise InvalidInputError(f"merge_into DELETE requires 'deletion-vectors.enabled' = 'true' on {target!r}")
     if isinstance(source, str):
         source = _named_source(table, source, catalog_options, on, inserts=bool(when_not_matched))
@@ -280,7 +280,7 @@ def process_row_id_ranges(
     wanted = argument_checks.check_positive("rows_per_commit", rows_per_commit)
     call = argument_checks.check_callable("processor", processor)
     store = _table(target, catalog_options).store
-    if not store.options.row_tracking_enabled():
+    if not store.options.row_tracking_enabled:
         raise InvalidInputError(f"process_row_id_ranges requires 'row-tracking.enabled' = 'true' on {target!r}")
     snapshot = store.snapshots.latest()
     parts = [] if snapshot is None else select_groups(store, snapshot)
@@ -310,8 +310,8 @@ def _evolving(verb: str, target: str, catalog_options: Mapping[str, object]) -> 
     table = _table(target, catalog_options)
     options = table.store.options
     for key, enabled in (
-        ("data-evolution.enabled", options.data_evolution_enabled()),
-        ("row-tracking.enabled", options.row_tracking_enabled()),
+        ("data-evolution.enabled", options.data_evolution_enabled),
+        ("row-tracking.enabled", options.row_tracking_enabled),
     ):
         if not enabled:
             raise InvalidInputError(

@@ -22,7 +22,6 @@ from lakewright.read.read_builder import ReadBuilder
 from lakewright.read.table_read import TableRead
 from lakewright.spec import argument_checks
 from lakewright.spec.argument_checks import PathLike
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import with_nullable
 from lakewright.table.file_store_table import FileStoreTable
@@ -85,7 +84,7 @@ class _Side:
     def by_bucket(self) -> dict[int, list[DataSplit]]:
         """Return the splits of each bucket; refuse those of another number of buckets, where keys lie elsewhere."""
         buckets: dict[int, list[DataSplit]] = {}
-        wanted = self.table.store.options.bucket()
+        wanted = self.table.store.options.bucket
         for split in self._builder.new_scan().plan().splits():
             if split.branch is not None:
                 raise InvalidInputError(
@@ -115,8 +114,8 @@ def _check_buckets(left: FileStoreTable, right: FileStoreTable, keys: Sequence[s
                 table=table.name,
             )
         types = [str(with_nullable(field.type, nullable=True)) for field in schema.bucket_fields]
-        function = options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
-        facts.append((options.bucket(), list(schema.bucket_keys), types, function))
+        function = options.bucket_function_type
+        facts.append((options.bucket, list(schema.bucket_keys), types, function))
     for what, ours, theirs in zip(
         ("number of buckets", "bucket key", "types of the bucket key", "bucket function"), *facts, strict=True
     ):

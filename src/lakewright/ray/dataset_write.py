@@ -67,7 +67,7 @@ from lakewright.ray.ray_engine import (
 )
 from lakewright.spec import argument_checks
 from lakewright.spec.option_values import WriteDistribution
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.write_builder import TableWrite, job_of_builder
@@ -108,7 +108,7 @@ class Routed:
         ]
         if way is None or job.store.schema.bucket_mode is not BucketMode.HASH_FIXED:
             return job
-        options = {CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION.key(): way.value}
+        options = {TableOptions.lakewright_write_distribution.key(): way.value}
         return replace(job, store=job.store.with_schema(job.store.schema.with_options(options)))
 
 
@@ -149,7 +149,7 @@ def write_dataset(
 def run_write(dataset: Dataset, job: WriteJob, settings: RayWriteSettings) -> RayAnswers:
     """Have the rows written in the way that fits the table, and say which one that was."""
     store, schema, report = job.store, job.store.schema, ProgressReport(settings.progress)
-    distribution = store.options.get(CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION)
+    distribution = store.options.lakewright_write_distribution
     match schema.bucket_mode:
         case BucketMode.UNAWARE if distribution is not WriteDistribution.PARTITION or not schema.partition_keys:
             way = "in place: rows of this table may lie in any file"

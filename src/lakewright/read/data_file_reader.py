@@ -26,7 +26,6 @@ from lakewright.spec.manifest import APPEND, DataFile, DeletionRange
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, simplify
 from lakewright.spec.scalars import to_array
 from lakewright.spec.system_columns import INSERT, KEYED_FIELDS, LEVEL, ROW_ID, SEQUENCE_NUMBER, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.storage.concurrency import map_concurrently
 from lakewright.storage.storage import Storage
@@ -290,7 +289,7 @@ class KeyedFiles:
             constants[SEQUENCE_NUMBER.name] = pa.scalar(file.max_sequence_number, pa.int64())
             if file.delete_row_count == 0:
                 constants[VALUE_KIND.name] = pa.scalar(INSERT, pa.int8())
-        if file.file_source == APPEND and self.store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING):
+        if file.file_source == APPEND and self.store.options.sequence_snapshot_ordering:
             # All rows of a commit have the number that their snapshot was given.
             constants[SEQUENCE_NUMBER.name] = pa.scalar(file.min_sequence_number, pa.int64())
         return constants

@@ -14,7 +14,6 @@ from lakewright.read.manifest_scan import Funnel
 from lakewright.spec.manifest import DataFile
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode
 
 _KIB = 1024
@@ -179,8 +178,8 @@ def explain(
         is_primary_key_table=bool(schema.primary_keys),
         bucket_mode=schema.bucket_mode.value,
         snapshot_id=None if snapshot is None else snapshot.id,
-        deletion_vectors_enabled=store.options.get(CoreOptions.DELETION_VECTORS_ENABLED),
-        data_evolution_enabled=store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED),
+        deletion_vectors_enabled=store.options.deletion_vectors_enabled,
+        data_evolution_enabled=store.options.data_evolution_enabled,
         schema_id=None if snapshot is None else schema.id,
         predicate=str(predicate) if filtered else None,
         projection=None,

@@ -16,13 +16,13 @@ from lakewright.metadata.table_store import TableStore, apply_layout_options
 from lakewright.read.projection import Projection
 from lakewright.read.time_travel import has_time_travel, with_snapshot_schema
 from lakewright.spec.system_columns import METADATA_IDS
-from lakewright.spec.table_options import TRAVEL, CoreOptions
+from lakewright.spec.table_options import TRAVEL, TableOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType, with_nullable
 
-_FALLBACK, _PRIMARY = CoreOptions.SCAN_FALLBACK_BRANCH, CoreOptions.SCAN_PRIMARY_BRANCH
+_FALLBACK, _PRIMARY = TableOptions.scan_fallback_branch, TableOptions.scan_primary_branch
 # Options of a handle that are meant for its own branch alone.
-_NOT_PASSED_ON = frozenset(option.key() for option in (CoreOptions.BRANCH, CoreOptions.BUCKET, _FALLBACK, _PRIMARY))
+_NOT_PASSED_ON = frozenset(option.key() for option in (TableOptions.branch, TableOptions.bucket, _FALLBACK, _PRIMARY))
 _FIRST_SNAPSHOT = 1
 
 
@@ -79,8 +79,8 @@ def other_branch(store: TableStore, shown: TableStore) -> OtherBranch | None:
 
 
 def _names_tag(store: TableStore) -> bool:
-    version = store.options.get(CoreOptions.SCAN_VERSION)
-    return CoreOptions.SCAN_TAG_NAME.key() in store.options.values or (
+    version = store.options.scan_version
+    return TableOptions.scan_tag_name.key() in store.options.values or (
         version is not None and store.tags.exists(version)
     )
 
@@ -113,14 +113,14 @@ def _travelled(own: TableStore, other: TableStore) -> TableStore:
     if other.snapshots.latest() is None:  # it has no rows in any state
         left = {key: text for key, text in other.schema.options.items() if key not in TRAVEL}
         return other.with_schema(replace(other.schema, options=left))
-    snapshot_id = own.options.get(CoreOptions.SCAN_SNAPSHOT_ID)
+    snapshot_id = own.options.scan_snapshot_id
     if snapshot_id is not None:
         moment = own.snapshots.get(snapshot_id).time_millis
         try:
             same_time = other.snapshots.at_timestamp(moment).id
         except NotFoundError:
             same_time = _FIRST_SNAPSHOT
-        pinned = {CoreOptions.SCAN_SNAPSHOT_ID.key(): str(same_time)}
+        pinned = {TableOptions.scan_snapshot_id.key(): str(same_time)}
         other = other.with_schema(other.schema.with_options(pinned))
     return with_snapshot_schema(other) or other
 

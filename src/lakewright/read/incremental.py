@@ -44,7 +44,6 @@ from lakewright.spec.manifest import ADD, DataFile, ManifestEntry
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.system_columns import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import POSTPONE
 
 # ---- Planning --------------------------------------------------------------------------------------------------------
@@ -160,7 +159,7 @@ def _event_splits(
 
 def _check_whole_rows(store: TableStore, first: Snapshot, entries: Sequence[ManifestEntry]) -> None:
     """Raise UnsupportedError for files that hold new values of some columns only: the rows they belong to are older."""
-    if not store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
+    if not store.options.data_evolution_enabled:
         return
     fresh = _first_new_row_id(store, first)
     columns = {field.id for field in store.schema.fields}
@@ -309,7 +308,7 @@ def _row_difference(store: TableStore, place: BucketKey, states: tuple[_State, _
 
 
 def _row_groups(store: TableStore, files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
-    if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
+    if store.options.data_evolution_enabled:
         return row_id_groups(files)
     return [(file,) for file in in_row_order(store, files)]
 
@@ -371,7 +370,7 @@ def _read_difference(reader: SplitReader, before: DataSplit, after: DataSplit) -
     spec = MergeRules.of_schema(schema, table=reader.store.name)
     # A filter on other columns must see both rows of a key first; only the key is the same in both.
     all_columns = _whole_rows(reader, keep=(*schema.partition_keys, *spec.key.names))
-    memory = reader.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+    memory = reader.store.options.lakewright_merge_memory
     states = [_state(all_columns, before, 0), _state(all_columns, after, 1)]
     for window in windows(states, spec, memory_bytes=memory):
         yield from _finished(reader, difference(window, spec.key))

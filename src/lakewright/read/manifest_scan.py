@@ -31,7 +31,6 @@ from lakewright.spec.manifest import ManifestEntry, ManifestFile
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns
 from lakewright.spec.schema_checks import check_options_for_read
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import POSTPONE, BucketMode
 from lakewright.spec.types import DataField
 
@@ -182,7 +181,7 @@ def _narrowing(store: TableStore, pruner: EntryPruner, *, list_partitions: bool)
         )
     else:
         fields, asked, stats, lowest = schema.fields, pruner.predicate, "_VALUE_STATS", None
-    evolves = store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+    evolves = store.options.data_evolution_enabled
     if evolves:
         asked = TRUE  # several files hold columns of the same rows
     known = {f.name for f in fields} | set(schema.partition_keys)
@@ -193,10 +192,10 @@ def _narrowing(store: TableStore, pruner: EntryPruner, *, list_partitions: bool)
 def entry_pruner(store: TableStore, predicate: Predicate) -> EntryPruner:
     """Return what decides about the entries of a table."""
     schema = store.schema
-    function = store.options.get(CoreOptions.BUCKET_FUNCTION_TYPE)
+    function = store.options.bucket_function_type
     # In other modes the bucket of a key is where it was first written, not what a function says.
     bucket_fields = schema.bucket_fields if schema.bucket_mode is BucketMode.HASH_FIXED else ()
-    tracked = ROW_TRACKING_FIELDS if store.options.row_tracking_enabled() else ()
+    tracked = ROW_TRACKING_FIELDS if store.options.row_tracking_enabled else ()
     return EntryPruner(predicate, schema.partition_fields, bucket_fields, function, (*schema.fields, *tracked))
 
 
@@ -217,23 +216,23 @@ def visible(store: TableStore, entries: Sequence[ManifestEntry]) -> list[Manifes
 
 def lowest_level(store: TableStore) -> int:
     """Return the lowest level that a batch read of a primary-key table sees."""
-    if store.options.get(CoreOptions.LAKEWRIGHT_READ_OPTIMIZED):
-        return store.options.num_levels() - 1
+    if store.options.lakewright_read_optimized:
+        return store.options.level_count - 1
     return 1 if keys_are_once(store) else 0
 
 
 def keys_are_once(store: TableStore) -> bool:
     """Return whether no two files that a batch read sees hold live rows of one key."""
-    return store.options.hides_level_0() and not store.options.get(CoreOptions.LAKEWRIGHT_READ_LEVEL_0)
+    return store.options.hides_level_0 and not store.options.lakewright_read_level_0
 
 
 def _prune_by_stats(store: TableStore, entries: Sequence[ManifestEntry], pruner: EntryPruner) -> list[ManifestEntry]:
     schemas = FileSchemas(store)
     if store.schema.primary_keys:
-        wins = store.options.merge_engine().traits.keeps_one_row
+        wins = store.options.merge_engine.traits.keeps_one_row
         rules = KeyedRules(store.schema.trimmed_primary_key_fields, keys_are_once(store), wins)
         return prune_keyed(entries, pruner, rules, schemas.fields_of)
-    if store.options.get(CoreOptions.DATA_EVOLUTION_ENABLED):
+    if store.options.data_evolution_enabled:
         return prune_groups(entries, pruner, schemas.fields_of)
     return [entry for entry in entries if pruner.stats_may_match(entry, schemas.fields_of(entry.file.schema_id))]
 

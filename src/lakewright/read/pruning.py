@@ -34,7 +34,6 @@ from lakewright.spec.predicate import (
     simplify,
 )
 from lakewright.spec.system_columns import ROW_ID, SEQUENCE_NUMBER
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import POSTPONE, TableSchema
 from lakewright.spec.types import BYTES_ROOTS, MILLIS_PRECISION, TIMESTAMP_ROOTS, AtomicType, DataField, Value
 
@@ -675,7 +674,7 @@ class ManifestRanges:
         """
         buckets = None
         if pruner.bucket_fields and schema.id == 0 and pruner.predicate != TRUE:
-            total = schema.core_options.get(CoreOptions.BUCKET)
+            total = schema.table_options.bucket
             buckets = matching_buckets(pruner.predicate, pruner.bucket_fields, pruner.bucket_function, total)
         has_ids = any(field.name == ROW_ID.name for field in pruner.read_fields)
         return cls(buckets, project_columns(pruner.predicate, [ROW_ID.name]) if has_ids else TRUE)

@@ -32,7 +32,7 @@ from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
 from lakewright.spec.schema_checks import check_supported_for_read
 from lakewright.spec.system_columns import METADATA_IDS, metadata_fields
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField, with_nullable
 
 # ---- Builders --------------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class ReadBuilder:
         """
         if predicate is None:
             return self
-        zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
+        zone = self._store.options.lakewright_time_zone
         with with_table_name(self._store.name):
             bound = to_predicate(predicate, self._all_fields(), zone)
         self._predicate = normalise(and_predicates((self._predicate, bound)))
@@ -140,7 +140,7 @@ class ReadBuilder:
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder of predicates on the table's columns."""
-        return PredicateBuilder(self._all_fields(), self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE))
+        return PredicateBuilder(self._all_fields(), self._store.options.lakewright_time_zone)
 
     def read_type(self) -> list[DataField]:
         """Return the columns of the result."""
@@ -185,7 +185,7 @@ class ReadBuilder:
         return made if self._kind_column is None else made.with_kinds(self._kind_column)
 
     def _hidden_fields(self) -> tuple[DataField, ...]:
-        return ROW_TRACKING_FIELDS if self._store.options.get(CoreOptions.ROW_TRACKING_ENABLED) else ()
+        return ROW_TRACKING_FIELDS if self._store.options.row_tracking_enabled else ()
 
     def _named_fields(self, columns: Sequence[str] | Mapping[str, str] | None) -> tuple[DataField, ...]:
         """Return the columns that these may name beside those of the table."""
@@ -226,12 +226,12 @@ class ReadRequest:
         """
         optional = argument_checks.check_optional
         states = {
-            CoreOptions.SCAN_SNAPSHOT_ID.key(): optional(argument_checks.check_int, "snapshot_id", self.snapshot_id),
-            CoreOptions.SCAN_TAG_NAME.key(): optional(argument_checks.check_text, "tag", self.tag),
-            CoreOptions.SCAN_TIMESTAMP_MILLIS.key(): optional(
+            TableOptions.scan_snapshot_id.key(): optional(argument_checks.check_int, "snapshot_id", self.snapshot_id),
+            TableOptions.scan_tag_name.key(): optional(argument_checks.check_text, "tag", self.tag),
+            TableOptions.scan_timestamp_millis.key(): optional(
                 argument_checks.to_epoch_millis, "timestamp", self.timestamp
             ),
-            CoreOptions.INCREMENTAL_BETWEEN.key(): optional(_range_text, "incremental", self.incremental),
+            TableOptions.incremental_between.key(): optional(_range_text, "incremental", self.incremental),
         }
         options = {key: str(value) for key, value in states.items() if value is not None}
         if len(options) > 1:
@@ -240,7 +240,7 @@ class ReadRequest:
             )
         if self.incremental_mode is not None:
             mode = argument_checks.check_text("incremental_mode", self.incremental_mode)
-            options[CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE.key()] = mode
+            options[TableOptions.incremental_between_scan_mode.key()] = mode
         return options
 
     def apply_to(self, builder: ReadBuilder) -> ReadBuilder:

@@ -21,7 +21,7 @@ from lakewright.read.data_split import DataSplit, DeletionFile, Deletions, defer
 from lakewright.read.manifest_scan import keys_are_once
 from lakewright.spec import argument_checks
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, IndexEntry, ManifestEntry, is_side_file
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 
 # ---- Many files in reading order -------------------------------------------------------------------------------------
@@ -100,11 +100,9 @@ class Packing:
     open_file_bytes: int
 
     @classmethod
-    def of(cls, options: CoreOptions) -> Packing:
+    def of(cls, options: TableOptions) -> Packing:
         """Read from options how splits are packed."""
-        return cls(
-            options.get(CoreOptions.SOURCE_SPLIT_TARGET_SIZE), options.get(CoreOptions.SOURCE_SPLIT_OPEN_FILE_COST)
-        )
+        return cls(options.source_split_target_size, options.source_split_open_file_cost)
 
     def weight(self, files: Iterable[DataFile]) -> int:
         """Return what files weigh in a bin."""
@@ -125,7 +123,7 @@ def plan_splits(
     """
     options = store.options
     packing = Packing.of(options)
-    evolves = options.get(CoreOptions.DATA_EVOLUTION_ENABLED)
+    evolves = options.data_evolution_enabled
     if isinstance(entries, SelectedEntries):
         if not evolves and not apart:
             return _DeferredSplits.of(store, snapshot_id, entries, deletions).splits()
@@ -251,7 +249,7 @@ def sequence_is_order(store: TableStore) -> bool:
     Without buckets every writer counts from 0, and the files of two commits, or of two tasks, would be mixed; only row
     tracking numbers files at the commit.
     """
-    return store.schema.bucket_mode is not BucketMode.UNAWARE or store.options.row_tracking_enabled()
+    return store.schema.bucket_mode is not BucketMode.UNAWARE or store.options.row_tracking_enabled
 
 
 def row_id_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:

@@ -34,7 +34,6 @@ from lakewright.spec.manifest import DataFile
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns, simplify
 from lakewright.spec.scalars import to_array
 from lakewright.spec.system_columns import BUCKET, FILE_PATH, METADATA_IDS, ROW_ID, ROW_INDEX, SEQUENCE_NUMBER
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField, RowType, Value
 from lakewright.storage.concurrency import mapped
 
@@ -95,7 +94,7 @@ class SplitReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the merged rows of files that share keys, in key order."""
         columns = self._merged_fields(spec)
-        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+        memory = self.store.options.lakewright_merge_memory
         share = memory // len(section.runs)
         place = split.partition_bytes, split.bucket
         exact = not section.ages_are_apart

@@ -53,7 +53,7 @@ from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder
 from lakewright.spec.snapshot import CommitKind, Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField
 
 # ---- Following a table -----------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class StreamScan:
         if self._consumer_id is None:
             return
         recorded = self._store.consumers.next_snapshot(self._consumer_id)
-        if recorded is not None and not self._store.options.get(CoreOptions.CONSUMER_IGNORE_PROGRESS):
+        if recorded is not None and not self._store.options.consumer_ignore_progress:
             self._next = self._recorded = recorded
 
     def _first(self) -> Plan | None:
@@ -207,7 +207,7 @@ class StreamScan:
 
         A batch read may leave out level 0 until it is compacted, but no later snapshot gives a stream these rows.
         """
-        fresh = {CoreOptions.LAKEWRIGHT_READ_LEVEL_0.key(): "true"}
+        fresh = {TableOptions.lakewright_read_level_0.key(): "true"}
         store = self._store.with_schema(self._store.schema.with_options(fresh))
         scanned = created_since(store, scan(store, snapshot, self._predicate))
         entries = [entry for entry in scanned.entries if self._keep_bucket is None or self._keep_bucket(entry.bucket)]
@@ -235,8 +235,8 @@ class StreamScan:
         store = self._store
         if snapshot.commit_kind == CommitKind.OVERWRITE:
             keyed = bool(store.schema.primary_keys)
-            asked = store.options.get(CoreOptions.STREAMING_READ_OVERWRITE)
-            if not asked and (keyed or not store.options.get(CoreOptions.STREAMING_READ_APPEND_OVERWRITE)):
+            asked = store.options.streaming_read_overwrite
+            if not asked and (keyed or not store.options.streaming_read_append_overwrite):
                 return None
             if keyed:
                 return self._overwritten(snapshot)
@@ -272,11 +272,11 @@ def _start_mode(store: TableStore) -> str:
             f"{store.name}: a stream has no end, so it does not go together with the 'incremental-between' options",
             table=store.name,
         )
-    mode = options.get(CoreOptions.SCAN_MODE)
+    mode = options.scan_mode
     if mode == "default":
-        if {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()} & options.values.keys():
+        if {TableOptions.scan_timestamp_millis.key(), TableOptions.scan_timestamp.key()} & options.values.keys():
             return "from-timestamp"
-        named = {CoreOptions.SCAN_SNAPSHOT_ID.key(), CoreOptions.SCAN_TAG_NAME.key(), CoreOptions.SCAN_VERSION.key()}
+        named = {TableOptions.scan_snapshot_id.key(), TableOptions.scan_tag_name.key(), TableOptions.scan_version.key()}
         created = (mode for mode, key in CREATION_MODES.items() if key in options.values)
         return "from-snapshot" if named & options.values.keys() else next(created, "latest-full")
     if mode not in _FULL_MODES | _CHANGE_MODES:
@@ -296,7 +296,7 @@ def _first_changes(store: TableStore, mode: str) -> int:
         return newest + 1
     if mode == "from-timestamp":
         return first_id_since(store, _wanted_millis(store), event_mode(store))
-    first = store.options.get(CoreOptions.SCAN_SNAPSHOT_ID)
+    first = store.options.scan_snapshot_id
     if first is not None:
         if not 1 <= first <= newest + 1:
             raise NotFoundError(
@@ -312,11 +312,11 @@ def _first_changes(store: TableStore, mode: str) -> int:
 
 def _wanted_millis(store: TableStore) -> int:
     options = store.options
-    millis = options.get(CoreOptions.SCAN_TIMESTAMP_MILLIS)
+    millis = options.scan_timestamp_millis
     if millis is not None:
         return millis
-    key = CoreOptions.SCAN_TIMESTAMP.key()
-    text = options.get(CoreOptions.SCAN_TIMESTAMP)
+    key = TableOptions.scan_timestamp.key()
+    text = options.scan_timestamp
     if text is None:
         raise InvalidInputError(
             f"{store.name}: 'scan.mode' 'from-timestamp' needs 'scan.timestamp-millis' or {key!r}",
@@ -328,7 +328,7 @@ def _wanted_millis(store: TableStore) -> int:
 
 def _announced(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     """Return the files whose rows are in the changelog already; rows of the others come with a later compaction."""
-    match store.options.get(CoreOptions.CHANGELOG_PRODUCER) if store.schema.primary_keys else None:
+    match store.options.changelog_producer if store.schema.primary_keys else None:
         case ChangelogProducer.LOOKUP:
             return [entry for entry in entries if entry.file.level > 0]
         case ChangelogProducer.FULL_COMPACTION:
@@ -348,7 +348,7 @@ class StreamReadBuilder:
         self._store = store
         self._rows = self._builder_class(store)
         self._keep_bucket: KeepBucket | None = None
-        self._consumer_id = store.options.get(CoreOptions.CONSUMER_ID)
+        self._consumer_id = store.options.consumer_id
         self._poll_interval_ms = POLL_INTERVAL_MS
 
     def with_filter(self, predicate: Filter | None) -> Self:

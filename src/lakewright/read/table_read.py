@@ -307,7 +307,7 @@ class TableRead:
 
     def _threads(self, parallelism: int | None) -> int:
         if parallelism is None:
-            return self._store.options.read_threads()
+            return self._store.options.read_threads
         return argument_checks.check_int("parallelism", parallelism, 1, _THREADS_MAX)
 
     def _lanes(self, splits: Sequence[DataSplit], sources: int) -> int:

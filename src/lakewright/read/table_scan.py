@@ -36,7 +36,6 @@ from lakewright.read.time_travel import created_since, is_incremental, resolve_s
 from lakewright.spec import argument_checks
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 
 Shape = Callable[[Sequence[DataSplit]], list[DataSplit]]
 
@@ -106,7 +105,7 @@ class TableScan:
     def with_row_ranges(self, row_ranges: Sequence[tuple[int, int]]) -> Self:
         """Plan only the rows whose `_ROW_ID` lies in one of the ranges `(first, last)`, both ends included."""
         with with_table_name(self._store.name):
-            if not self._store.options.get(CoreOptions.ROW_TRACKING_ENABLED):
+            if not self._store.options.row_tracking_enabled:
                 raise InvalidInputError(
                     f"{self._store.name}: rows have ids only with 'row-tracking.enabled'; use with_slice or a filter",
                     table=self._store.name,

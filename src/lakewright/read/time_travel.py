@@ -15,14 +15,14 @@ from lakewright.read.manifest_scan import ScanResult
 from lakewright.spec.manifest import ManifestEntry
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.snapshot import CommitKind, Snapshot
-from lakewright.spec.table_options import LATEST_MODES, TRAVEL, CoreOptions
+from lakewright.spec.table_options import LATEST_MODES, TRAVEL, TableOptions
 
 # ---- Snapshots of a read ---------------------------------------------------------------------------------------------
 # A scan pins one snapshot. Manifests are pruned by the partitions they name, decoded in parallel, and their entries
 # are pruned by partition, bucket and statistics. An ADD and the DELETE that cancels it share partition and bucket, so
 # both are pruned or neither is.
 
-_FILE_CREATION, _CREATION = CoreOptions.SCAN_FILE_CREATION_TIME_MILLIS, CoreOptions.SCAN_CREATION_TIME_MILLIS
+_FILE_CREATION, _CREATION = TableOptions.scan_file_creation_time_millis, TableOptions.scan_creation_time_millis
 CREATION_MODES = {"from-file-creation-time": _FILE_CREATION.key(), "from-creation-timestamp": _CREATION.key()}
 _SNAPSHOT_MODES = frozenset({"from-snapshot", "from-snapshot-full"})
 
@@ -37,7 +37,7 @@ def resolve_snapshot(store: TableStore) -> Snapshot | None:
             "cannot both be set, as each of them names a snapshot)",
             table=store.name,
         )
-    mode = options.get(CoreOptions.SCAN_MODE)
+    mode = options.scan_mode
     _check_mode(store.name, mode, given[0] if given else None)
     if given and given[0] in TRAVEL:
         with store.naming_replaced():
@@ -94,12 +94,12 @@ def _creation_millis(entry: ManifestEntry) -> int:
 def _check_mode(table: str, mode: str, given: str | None) -> None:
     expected: set[str] | None
     if mode in _SNAPSHOT_MODES:
-        named = (CoreOptions.SCAN_SNAPSHOT_ID, CoreOptions.SCAN_TAG_NAME, CoreOptions.SCAN_VERSION)
-        expected = {option.key() for option in named} | {CoreOptions.SCAN_WATERMARK.key()}
+        named = (TableOptions.scan_snapshot_id, TableOptions.scan_tag_name, TableOptions.scan_version)
+        expected = {option.key() for option in named} | {TableOptions.scan_watermark.key()}
     elif mode in CREATION_MODES:
         expected = {CREATION_MODES[mode]}
     elif mode == "from-timestamp":
-        expected = {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(), CoreOptions.SCAN_TIMESTAMP.key()}
+        expected = {TableOptions.scan_timestamp_millis.key(), TableOptions.scan_timestamp.key()}
     elif mode in LATEST_MODES or mode == "compacted-full":
         expected = None if mode == "default" else set()
     else:
@@ -120,17 +120,17 @@ def _check_mode(table: str, mode: str, given: str | None) -> None:
 
 def _travel(store: TableStore) -> Snapshot:
     options = store.options
-    if (snapshot_id := options.get(CoreOptions.SCAN_SNAPSHOT_ID)) is not None:
+    if (snapshot_id := options.scan_snapshot_id) is not None:
         return store.snapshots.get(snapshot_id)
-    if (tag := options.get(CoreOptions.SCAN_TAG_NAME)) is not None:
+    if (tag := options.scan_tag_name) is not None:
         return store.tags.get(tag).snapshot
-    if (millis := options.get(CoreOptions.SCAN_TIMESTAMP_MILLIS)) is not None:
+    if (millis := options.scan_timestamp_millis) is not None:
         return store.snapshots.at_timestamp(millis)
-    if (text := options.get(CoreOptions.SCAN_TIMESTAMP)) is not None:
-        return store.snapshots.at_timestamp(local_millis(text, CoreOptions.SCAN_TIMESTAMP.key()))
-    if (watermark := options.get(CoreOptions.SCAN_WATERMARK)) is not None:
+    if (text := options.scan_timestamp) is not None:
+        return store.snapshots.at_timestamp(local_millis(text, TableOptions.scan_timestamp.key()))
+    if (watermark := options.scan_watermark) is not None:
         return store.snapshots.at_watermark(watermark)
-    return _version(store, str(options.get(CoreOptions.SCAN_VERSION)))
+    return _version(store, str(options.scan_version))
 
 
 def _version(store: TableStore, version: str) -> Snapshot:
@@ -172,9 +172,9 @@ def _last_compacted(store: TableStore) -> Snapshot | None:
 # the read is an error that names what is left; nothing of a range is left out silently.
 
 READERS_MAX = 8  # snapshots that are read at the same time
-SCAN_MODE = CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE.key()
-_BETWEEN = CoreOptions.INCREMENTAL_BETWEEN.key()
-_BETWEEN_TIMES = CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP.key()
+SCAN_MODE = TableOptions.incremental_between_scan_mode.key()
+_BETWEEN = TableOptions.incremental_between.key()
+_BETWEEN_TIMES = TableOptions.incremental_between_timestamp.key()
 
 
 class ChangeMode(StrEnum):
@@ -195,7 +195,7 @@ class Between:
     after: Snapshot | None = None
 
 
-def is_incremental(options: CoreOptions) -> bool:
+def is_incremental(options: TableOptions) -> bool:
     """Return whether options ask for what changed between snapshots."""
     return _BETWEEN in options.values or _BETWEEN_TIMES in options.values
 
@@ -207,8 +207,8 @@ def resolve_between(store: TableStore) -> Between:
     if len(given) > 1:
         raise InvalidInputError(f"{store.name}: give one of {' and '.join(map(repr, given))}", table=store.name)
     if _BETWEEN_TIMES in options.values:
-        return _between_times(store, str(options.get(CoreOptions.INCREMENTAL_BETWEEN_TIMESTAMP)))
-    names = _two(store, _BETWEEN, str(options.get(CoreOptions.INCREMENTAL_BETWEEN)))
+        return _between_times(store, str(options.incremental_between_timestamp))
+    names = _two(store, _BETWEEN, str(options.incremental_between))
     ends = [_end(store, name) for name in names]
     tagged = all(isinstance(end, Snapshot) for end in ends)
     mode = _mode(store, ChangeMode.DIFF if tagged else None)
@@ -225,7 +225,7 @@ def resolve_between(store: TableStore) -> Between:
 
 
 def _mode(store: TableStore, default: ChangeMode | None) -> ChangeMode:
-    text = store.options.get(CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE)
+    text = store.options.incremental_between_scan_mode
     if text == "auto":
         return default or event_mode(store)
     try:
@@ -240,7 +240,7 @@ def _mode(store: TableStore, default: ChangeMode | None) -> ChangeMode:
 
 def event_mode(store: TableStore) -> ChangeMode:
     """Return how changes are read by default: from the changelog where one is produced, else as they were written."""
-    produced = store.options.get(CoreOptions.CHANGELOG_PRODUCER) is not ChangelogProducer.NONE
+    produced = store.options.changelog_producer is not ChangelogProducer.NONE
     return ChangeMode.CHANGELOG if produced and store.schema.primary_keys else ChangeMode.DELTA
 
 

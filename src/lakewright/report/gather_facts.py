@@ -49,7 +49,6 @@ from lakewright.spec.manifest import ADD, DataFile, ManifestEntry, ManifestFile,
 from lakewright.spec.option_checks import redact_secret
 from lakewright.spec.option_values import MAX_INT
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.version import __version__
 
@@ -285,8 +284,8 @@ def _median(ordered: Sequence[int]) -> int:
 def sizes_of(store: TableStore, entries: Sequence[ManifestEntry]) -> Sizes:
     """Return the sizes of the data files in bins, and how many are small."""
     keyed = bool(store.schema.primary_keys)
-    target = store.options.target_file_size(has_primary_key=keyed)
-    small_below = int(target * store.options.get(CoreOptions.COMPACTION_SMALL_FILE_RATIO))
+    target = store.options.data_file_size(has_primary_key=keyed)
+    small_below = int(target * store.options.compaction_small_file_ratio)
     sizes = sorted(entry.file.file_size for entry in entries)
     bins: dict[int, list[int]] = {}
     for size in sizes:
@@ -318,7 +317,7 @@ def buckets_of(
     """Return what buckets hold and what reading them costs."""
     measured = [_measured(store, bucket) for bucket in buckets]
     postponed = [entry.file for entry in entries if entry.bucket < 0]
-    hides = bool(store.schema.primary_keys) and store.options.hides_level_0()
+    hides = bool(store.schema.primary_keys) and store.options.hides_level_0
     hidden = [file for bucket in buckets for file in bucket.files if hides and file.level == 0]
     runs = Counter(min(bucket.runs, RUNS_BINS) for bucket in measured)
     costly = sorted(measured, key=lambda one: (-one.runs, -one.files, -one.bytes, one.partition, one.bucket))
@@ -369,9 +368,9 @@ def _reading(store: TableStore, bucket: compaction_plan.BucketFiles, deleted: in
         # Files with large values of other files' rows, or with some of their columns, hold no rows of their own.
         whole = [file for file in bucket.files if not is_side_file(file)]
         distinct = {file.first_row_id: file.row_count for file in whole if file.first_row_id is not None}
-        evolved = store.options.data_evolution_enabled() and distinct
+        evolved = store.options.data_evolution_enabled and distinct
         return 1, max(0, (sum(distinct.values()) if evolved else _rows(whole)) - deleted)
-    if store.options.hides_level_0():
+    if store.options.hides_level_0:
         return 1, max(0, _rows(file for file in bucket.files if file.level > 0) - deleted)
     parts = sections(bucket.files, [field.type for field in store.schema.trimmed_primary_key_fields])
     runs = max((len(part.runs) for part in parts), default=1)
@@ -415,7 +414,7 @@ def _picked(
 def _rewrite(
     store: TableStore, groups: Sequence[tuple[compaction_plan.PartitionBucket, Sequence[DataFile]]]
 ) -> Rewrite:
-    target = min(store.options.target_file_size(has_primary_key=bool(store.schema.primary_keys)), MAX_INT)
+    target = min(store.options.data_file_size(has_primary_key=bool(store.schema.primary_keys)), MAX_INT)
     return Rewrite(
         buckets=len({place for place, _ in groups}),
         files=sum(len(files) for _, files in groups),

@@ -23,7 +23,7 @@ from lakewright.spark.frame_operations import rebalanced, repartition_by_task
 from lakewright.spark.spark_engine import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows, parallelism, size_of
 from lakewright.spark.spark_session import map_in_arrow
 from lakewright.spec.option_values import WriteDistribution
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.write.bucket_routing import RowGroup
 from lakewright.write.row_shuffle import ShuffleTargets, joined, receivers_for, send
@@ -289,7 +289,7 @@ def receivers_of(df: DataFrame, job: WriteJob, concurrency: int | None) -> Shuff
 
 def check_distribution(job: WriteJob, distribution: str | None) -> WriteDistribution:
     """Return the distribution that the caller or the table asks for; refuse one that the table cannot be written in."""
-    option = CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION
+    option = TableOptions.lakewright_write_distribution
     if distribution is not None and not isinstance(distribution, str):
         raise InvalidInputError(f"distribution takes {option.kind.allowed}, not {distribution!r}")
     chosen = job.store.options.get(option) if distribution is None else option.parse(distribution)
@@ -314,7 +314,7 @@ def _writers(df: DataFrame, job: WriteJob, concurrency: int | None) -> int:
         most = max(min(most, -(-size // _TASK_BYTES)), size // (16 * _TASK_BYTES), 1)
     schema = job.store.schema
     if schema.bucket_mode is BucketMode.HASH_FIXED and not schema.partition_keys:
-        most = min(most, job.store.options.bucket())
+        most = min(most, job.store.options.bucket)
     return max(1, most if concurrency is None else min(most, concurrency))
 
 
@@ -368,7 +368,7 @@ def blocks_of(
 
 
 def _receiving(job: WriteJob, receivers: ShuffleTargets, *, counts: bool = False) -> Task:
-    flush_bytes = max(1 << 20, job.store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 4
+    flush_bytes = max(1 << 20, job.store.options.write_buffer_size) // 4
 
     def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:

@@ -31,7 +31,6 @@ from lakewright.spark.native_scan import Words, native_sections, words_of
 from lakewright.spec.manifest import DataFile
 from lakewright.spec.predicate import TRUE, Predicate, project_columns
 from lakewright.spec.system_columns import DELETE, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.storage.concurrency import mapped
 
@@ -82,7 +81,7 @@ class OutdatedFinder:
         return positions
 
     def _outdated_in(self, split: DataSplit, section: Section) -> dict[str, Positions]:
-        memory = self.store.options.get(CoreOptions.LAKEWRIGHT_MERGE_MEMORY)
+        memory = self.store.options.lakewright_merge_memory
         kept = self._winners_by_number(split, section, memory)
         kept = self._winners_by_merge(split, section, memory) if kept is None else kept
         parts = np.split(kept, np.cumsum([file.row_count for file in section.files])[:-1])
@@ -276,7 +275,7 @@ def _keys(store: TableStore, sections: Sequence[DataSplit]) -> list[_Key]:
         spec.ignore_delete,
         spec.needs_lookup,
         tuple((column.field.id, column.descending) for column in spec.sequence),
-        store.options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING),
+        store.options.sequence_snapshot_ordering,
     )
     table = store.identity
     return [
@@ -288,7 +287,7 @@ def _keys(store: TableStore, sections: Sequence[DataSplit]) -> list[_Key]:
 def _find(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit]) -> dict[str, Words]:
     if sum(part.file_size for part in parts) > _DRIVER_BYTES_MAX:
         return _find_in_tasks(spark, store, parts)
-    threads = store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS)
+    threads = store.options.lakewright_read_threads
     finder = OutdatedFinder.of(store, threads=1 if len(parts) >= threads else threads)
     with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-outdated") as pool:
         by_part = list(pool.map(lambda part: _words(finder, part), parts))

@@ -37,7 +37,7 @@ from lakewright.spark.spark_engine import SparkTaskResult, complete_batches, has
 from lakewright.spark.spark_features import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from lakewright.spark.spark_types import arrow_schema_of
 from lakewright.spec.snapshot import SeenSnapshot, Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.verbs import add_missing_columns
 from lakewright.write.table_writer import WriteJob
@@ -216,7 +216,7 @@ def _written_by_all(messages: Sequence[WriterCommitMessage | None], table: str, 
 OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA = "partitionoverwritemode", "partitions", "mergeschema"
 WRITE = frozenset({OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA})
 SINK = WRITE | READ | {READ_TASKS}  # the words of reads are refused with a reason
-_DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
+_DYNAMIC = TableOptions.dynamic_partition_overwrite.key()
 
 
 def table_sink(given: SourceOptions, schema: sql.StructType, *, overwrite: bool) -> SparkTableSink:
@@ -333,7 +333,7 @@ def _replaced(given: SourceOptions, table: FileStoreTable) -> ReplacedPartitions
     spec = _spec(given.words.get(PARTITIONS))
     dynamic = mode == "dynamic"
     if OVERWRITE_MODE not in given.words and _DYNAMIC in given.table:
-        dynamic = table.options.get(CoreOptions.DYNAMIC_PARTITION_OVERWRITE)
+        dynamic = table.store.options.dynamic_partition_overwrite
     if spec and dynamic:
         raise InvalidInputError(
             "the option 'partitions' names what is replaced, and partitionOverwriteMode=dynamic takes it from the "

@@ -40,7 +40,6 @@ from lakewright.spec.option_values import NativeScan
 from lakewright.spec.predicate import TRUE
 from lakewright.spec.scalars import to_text
 from lakewright.spec.system_columns import INSERT, KIND_NAMES
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import KEY_PREFIX
 from lakewright.spec.types import (
     BINARY_ROOTS,
@@ -309,7 +308,7 @@ def _is_alike_atomic(file: AtomicType, read: AtomicType) -> bool:
 
 def partition_is_readable(store: TableStore, partition: bytes) -> bool:
     """Return whether Spark reads the partition from the path exactly; a null has a name that could be text."""
-    legacy = store.options.get(CoreOptions.PARTITION_LEGACY_NAME)
+    legacy = store.options.partition_legacy_name
     values = store.partition_values(partition)
     return all(
         _value_is_readable(value, field, legacy=legacy)
@@ -331,7 +330,7 @@ def _value_is_readable(value: Value, field: DataField, *, legacy: bool) -> bool:
 def partition_type(store: TableStore, field: DataField) -> sql.DataType:
     """Return the type that Spark reads the text in a path as."""
     is_number = isinstance(field.type, AtomicType) and field.type.root == "DATE"
-    if is_number and store.options.get(CoreOptions.PARTITION_LEGACY_NAME):
+    if is_number and store.options.partition_legacy_name:
         return sql.IntegerType()
     return spark_type(field.type)
 
@@ -469,7 +468,7 @@ class _NativeRules:
 
     def _reads_storage(self) -> bool:
         """Return whether Spark reads the storage of the table by itself."""
-        asked = self.store.options.get(CoreOptions.LAKEWRIGHT_NATIVE_SCAN)
+        asked = self.store.options.lakewright_native_scan
         storage = self.store.storage
         if isinstance(storage, LocalStorage):
             return asked is not NativeScan.NEVER

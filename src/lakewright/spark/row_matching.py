@@ -531,7 +531,7 @@ def fits(merge: BucketMerge, splits: Sequence[DataSplit], assigners: int, size: 
         if not all(index.covers(split.partition_bytes, split.bucket) for split in splits):
             return False  # a key that the index does not have may be in such a bucket
     else:
-        buckets = store.options.bucket()
+        buckets = store.options.bucket
         if any(split.total_buckets != buckets for split in splits):
             return False  # the bucket count has changed since, so a key may be in another bucket than the route says
     partitions = {split.partition_bytes for split in splits}
@@ -573,7 +573,7 @@ def _places(store: TableStore, splits: Sequence[DataSplit], assigners: int) -> i
     """Return how many buckets, or groups of new keys, a table without partitions has at most."""
     if store.schema.bucket_mode is BucketMode.HASH_DYNAMIC:
         return len({split.bucket for split in splits}) + assigners
-    return store.options.bucket()
+    return store.options.bucket
 
 
 def _by_bucket(merge: BucketMerge, route: BucketRoute, batches: Iterator[pa.RecordBatch]) -> RankedGroups:

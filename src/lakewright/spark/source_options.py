@@ -17,7 +17,7 @@ from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.read_builder import ReadBuilder, ReadRequest
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_table import OPENING, RULES, OptionScope, is_of_storage, rule_of, spelled
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.storage.credentials import named_provider, setting_names
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.open_table import open_table, read_builder
@@ -71,7 +71,7 @@ class SourceOptions:
         opening = {key: value for key, value in self.table.items() if key in OPENING}
         bound: ReadableTable | None = None if self.bound is None else self.bound.refreshed()
         table = _open(self.place, {**self.storage, **opening}) if bound is None else bound
-        kept = {key: value for key, value in self.table.items() if key != CoreOptions.BRANCH.key()}
+        kept = {key: value for key, value in self.table.items() if key != TableOptions.branch.key()}
         if isinstance(table, SystemTable):
             if kept:
                 raise InvalidInputError(f"{table.name} shows the table as it is: only columns and filter fit it")
@@ -135,7 +135,7 @@ class SourceOptions:
 
 def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
     """Refuse a filter whose result depends on a time zone that is not given: a source cannot see the session's."""
-    key = CoreOptions.LAKEWRIGHT_TIME_ZONE.key()
+    key = TableOptions.lakewright_time_zone.key()
     if condition is None or key in table.schema.options:
         return
     east, west = (table.copy({key: zone}).new_read_builder().with_filter(condition) for zone in ("+12:00", "-12:00"))
@@ -189,10 +189,10 @@ def _open(place: Mapping[str, str], options: Mapping[str, str]) -> ReadableTable
     has_catalog = warehouse is not None or "metastore" in options  # a server may do without a warehouse
     if has_catalog and name is not None:
         identifier = Identifier.from_string(name)
-        branch = options.get(CoreOptions.BRANCH.key())
+        branch = options.get(TableOptions.branch.key())
         if branch is not None and identifier.get_branch_name() is None:
             identifier = Identifier(identifier.database, identifier.table, branch, identifier.system_table)
-        own = {key: value for key, value in options.items() if key != CoreOptions.BRANCH.key()}
+        own = {key: value for key, value in options.items() if key != TableOptions.branch.key()}
         catalog = own if warehouse is None else {**own, "warehouse": warehouse}
         return CatalogFactory.create(catalog, credentials=provider).get_table(identifier)
     if has_catalog or name is not None:

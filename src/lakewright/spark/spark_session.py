@@ -34,7 +34,7 @@ from lakewright.diagnosis import Check
 from lakewright.errors import InvalidInputError, LakewrightError, LakewrightWarning, UnsupportedError
 from lakewright.spark.spark_features import Feature, PySparkLogger, has, java_versions
 from lakewright.spec.option_checks import SECRET_KEYS
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.version import __version__
 
@@ -362,7 +362,7 @@ def check_session(spark: SparkSession) -> None:
 def in_session_zone(spark: SparkSession, table: FileStoreTable) -> FileStoreTable:
     """Return a table whose filters and conditions take a time without a zone as a time in the zone of the session."""
     check_session(spark)
-    return table.copy({CoreOptions.LAKEWRIGHT_TIME_ZONE.key(): str(spark.conf.get("spark.sql.session.timeZone"))})
+    return table.copy({TableOptions.lakewright_time_zone.key(): str(spark.conf.get("spark.sql.session.timeZone"))})
 
 
 def heal_workers(spark: SparkSession) -> None:

@@ -30,7 +30,7 @@ from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spark.spark_verbs import analyze, compact, write_table
 from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import from_arrow_schema
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField, with_nullable
 from lakewright.statements.bind_tables import BoundStatement, bind, quoted
 from lakewright.statements.copy_into import (
@@ -74,7 +74,7 @@ from lakewright.table.verbs import add_missing_columns
 # statement may read the table that it writes. Invariant: a statement that fails changes nothing.
 
 _MODE = "spark.sql.sources.partitionOverwriteMode"
-_DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
+_DYNAMIC = TableOptions.dynamic_partition_overwrite.key()
 
 
 def insert(evaluation: SparkEvaluation, statement: Insert) -> WriteResult:

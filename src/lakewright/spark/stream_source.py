@@ -38,7 +38,6 @@ from lakewright.spark.spark_features import (
     require,
 )
 from lakewright.spark.spark_types import spark_schema, to_spark_batch
-from lakewright.spec.table_options import CoreOptions
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.table_views import AuditLog
 
@@ -95,7 +94,7 @@ class StreamSource(DataSourceStreamReader):
     def _steps(self) -> Steps:
         if self._made is None:  # executors need none
             store = self._read.store
-            self._made = Steps(store, self._read.predicate, store.options.get(CoreOptions.CONSUMER_ID))
+            self._made = Steps(store, self._read.predicate, store.options.consumer_id)
         return self._made
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - Spark's name

@@ -35,14 +35,14 @@ from lakewright.spec import argument_checks
 from lakewright.spec.argument_checks import PathLike, TimestampLike, WriteMode
 from lakewright.spec.filter_text import parse_predicate
 from lakewright.spec.filters import Filter, to_predicate
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.open_table import open_table
 from lakewright.table.table_views import AuditLog
 from lakewright.table.verbs import check_concurrency, check_write_mode, refuse_lookup
 
 _OUTPUT_MODES = {"append": "append", "upsert": "update", "delete": "update", "overwrite": "complete"}
-_IGNORE_EMPTY = CoreOptions.SNAPSHOT_IGNORE_EMPTY_COMMIT.key()
+_IGNORE_EMPTY = TableOptions.snapshot_ignore_empty_commit.key()
 
 
 @dataclass
@@ -166,7 +166,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
         "maxFilesPerTrigger": max_files_per_trigger,
         "maxRowsPerTrigger": max_rows_per_trigger,
         "maxBytesPerTrigger": max_bytes_per_trigger,
-        CoreOptions.CONSUMER_ID.key(): consumer_id,
+        TableOptions.consumer_id.key(): consumer_id,
     }
     source_options = {key: str(value) for key, value in given.items() if value is not None}
     source_options |= _start(own, from_snapshot, from_timestamp, latest=latest)
@@ -211,12 +211,12 @@ def _start(
     """Return where to begin, as options of the table."""
     millis = argument_checks.check_optional(argument_checks.to_epoch_millis, "from_timestamp", moment)
     ways = {
-        "from-snapshot": (CoreOptions.SCAN_SNAPSHOT_ID, snapshot),
-        "from-timestamp": (CoreOptions.SCAN_TIMESTAMP_MILLIS, millis),
+        "from-snapshot": (TableOptions.scan_snapshot_id, snapshot),
+        "from-timestamp": (TableOptions.scan_timestamp_millis, millis),
     }
     chosen = {mode: (option.key(), str(value)) for mode, (option, value) in ways.items() if value is not None}
     if len(chosen) + latest > 1:
         raise InvalidInputError(f"{table.name}: give one of from_snapshot, from_timestamp and latest, not several")
     if latest:
-        return {CoreOptions.SCAN_MODE.key(): "latest"}
-    return {key: text for mode, named in chosen.items() for key, text in ((CoreOptions.SCAN_MODE.key(), mode), named)}
+        return {TableOptions.scan_mode.key(): "latest"}
+    return {key: text for mode, named in chosen.items() for key, text in ((TableOptions.scan_mode.key(), mode), named)}

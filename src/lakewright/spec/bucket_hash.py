@@ -32,7 +32,7 @@ from lakewright.spec.binary_row import (
 )
 from lakewright.spec.binary_slots import SLOT_BYTES
 from lakewright.spec.scalars import to_array, unscaled_of
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import BYTES_ROOTS, INTEGER_BITS, TEXT_ROOTS, AtomicType, DataType, Value
 
 Hashes: TypeAlias = npt.NDArray[np.int32]
@@ -324,16 +324,16 @@ def _hive_decimal(number: Decimal, dtype: AtomicType) -> int:
     return (31 * signed + (scale if unscaled else 0)) & _LOW
 
 
-def postponed_buckets(options: CoreOptions, rows: int, size: float) -> int:
+def postponed_buckets(options: TableOptions, rows: int, size: float) -> int:
     """Return how many buckets the rows of a partition without real buckets need; `size` is their bytes.
 
-    >>> postponed_buckets(CoreOptions({"postpone.target-row-num-per-bucket": "100"}), 250, 0)
+    >>> postponed_buckets(TableOptions({"postpone.target-row-num-per-bucket": "100"}), 250, 0)
     3
     """
-    given = options.get(CoreOptions.POSTPONE_DEFAULT_BUCKET_NUM)
+    given = options.postpone_default_bucket_num
     if given is not None and given > 0:
         return given
-    row_target = options.get(CoreOptions.POSTPONE_TARGET_ROW_NUM_PER_BUCKET)
-    size_target = max(1, options.get(CoreOptions.POSTPONE_TARGET_SIZE_PER_BUCKET))
+    row_target = options.postpone_target_row_num_per_bucket
+    size_target = max(1, options.postpone_target_size_per_bucket)
     needed = -(-rows // row_target) if row_target is not None else int(-(-size // size_target))
-    return max(1, min(needed, options.get(CoreOptions.POSTPONE_BATCH_WRITE_FIXED_BUCKET_MAX_PARALLELISM)))
+    return max(1, min(needed, options.postpone_batch_write_fixed_bucket_max_parallelism))

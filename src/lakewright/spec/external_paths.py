@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from lakewright.errors import InvalidInputError
 from lakewright.spec.option_values import ExternalPathStrategy
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 
 _WORD = 0xFFFFFFFF
 _HASH_DIRECTORIES = slice(12, 16), slice(16, 20), slice(20, 24), slice(24, 32)  # of the 32 bits of the hash
@@ -51,27 +51,27 @@ class ExternalPaths:
         return f"{self.directories[chosen]}/{inner}/{name}"
 
 
-def external_paths(options: CoreOptions) -> ExternalPaths | None:
+def external_paths(options: TableOptions) -> ExternalPaths | None:
     """Return where the options put new data files; None: into the table. InvalidInputError for options that clash."""
-    text = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS)
-    strategy = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_STRATEGY)
+    text = options.data_file_external_paths
+    strategy = options.data_file_external_paths_strategy
     if text is None or not text.strip() or strategy is ExternalPathStrategy.NONE:
         return None
     given = [_spelled(path.strip()) for path in text.split(",") if path.strip()]
-    weights = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_WEIGHTS)
+    weights = options.data_file_external_paths_weights
     if strategy is ExternalPathStrategy.SPECIFIC_FS:
-        system = options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS)
+        system = options.data_file_external_paths_specific_fs
         if system is None:
             raise _refusal(
-                CoreOptions.DATA_FILE_EXTERNAL_PATHS_SPECIFIC_FS.key(), "must name a file system, such as s3"
+                TableOptions.data_file_external_paths_specific_fs.key(), "must name a file system, such as s3"
             )
         given = [path for path in given if path.partition(":")[0].lower() == system]
     if not given:
-        raise _refusal(CoreOptions.DATA_FILE_EXTERNAL_PATHS.key(), "names no path that the strategy allows")
+        raise _refusal(TableOptions.data_file_external_paths.key(), "names no path that the strategy allows")
     if strategy is not ExternalPathStrategy.WEIGHT_ROBIN or not weights or len(given) == 1:
         return ExternalPaths(tuple(given), strategy)
     if len(weights) != len(given):
-        key = CoreOptions.DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key()
+        key = TableOptions.data_file_external_paths_weights.key()
         raise _refusal(key, f"has {len(weights)} weights for {len(given)} external paths")
     return ExternalPaths(tuple(given), strategy, weights)
 
@@ -112,7 +112,7 @@ def _spelled(path: str) -> str:
     """Return an external path without a slash at the end; a local one as `file:/...`, which all readers know."""
     scheme, colon, rest = path.partition(":")
     if not colon or not scheme.isalnum() or not rest.startswith("/"):
-        key = CoreOptions.DATA_FILE_EXTERNAL_PATHS.key()
+        key = TableOptions.data_file_external_paths.key()
         raise _refusal(key, f"has {path!r}, which is no full path with its file system, such as s3://bucket/directory")
     return f"file:/{rest.strip('/')}" if scheme == "file" else path.rstrip("/")
 

@@ -23,7 +23,7 @@ from lakewright.spec.option_table import (
     rule_of,
 )
 from lakewright.spec.option_values import ChangelogProducer, ConfigOption
-from lakewright.spec.table_options import KNOWN_OPTIONS, CoreOptions
+from lakewright.spec.table_options import KNOWN_OPTIONS, TableOptions
 
 # ---- Unknown and refused keys ----------------------------------------------------------------------------------------
 # A key is honoured, harmless, refused when written or read, or warned about, so that no option is ignored in silence;
@@ -133,36 +133,36 @@ def _warn(text: str) -> None:
 # is therefore fixed as soon as there is a snapshot.
 
 _NEVER = {
-    CoreOptions.PATH.key(): "a table's place is not an option",
-    CoreOptions.TYPE.key(): "create another table",
-    CoreOptions.PRIMARY_KEY.key(): "create another table, or drop the primary key of an empty one",
-    CoreOptions.PARTITION.key(): "create another table",
+    TableOptions.path.key(): "a table's place is not an option",
+    TableOptions.type.key(): "create another table",
+    TableOptions.primary_key.key(): "create another table, or drop the primary key of an empty one",
+    TableOptions.partition.key(): "create another table",
 }
 _FIXED_BY_DATA = frozenset(
     option.key()
     for option in (
-        CoreOptions.BUCKET_KEY,
-        CoreOptions.BUCKET_FUNCTION_TYPE,
-        CoreOptions.DATA_FILE_PATH_DIRECTORY,
-        CoreOptions.MERGE_ENGINE,
-        CoreOptions.SEQUENCE_SNAPSHOT_ORDERING,
-        CoreOptions.AGGREGATION_REMOVE_RECORD_ON_DELETE,
-        CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_DELETE,
-        CoreOptions.PARTIAL_UPDATE_REMOVE_RECORD_ON_SEQUENCE_GROUP,
-        CoreOptions.ROWKIND_FIELD,
-        CoreOptions.PRIMARY_KEY_NULLABLE,
-        CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS,
-        CoreOptions.FORCE_LOOKUP,
-        CoreOptions.ROW_TRACKING_ENABLED,
-        CoreOptions.DATA_EVOLUTION_ENABLED,
-        CoreOptions.INDEX_FILE_IN_DATA_FILE_DIR,
-        CoreOptions.BLOB_FIELD,
-        CoreOptions.BLOB_DESCRIPTOR_FIELD,
-        CoreOptions.BLOB_VIEW_FIELD,
-        CoreOptions.PK_CLUSTERING_OVERRIDE,
+        TableOptions.bucket_key,
+        TableOptions.bucket_function_type,
+        TableOptions.data_file_path_directory,
+        TableOptions.merge_engine,
+        TableOptions.sequence_snapshot_ordering,
+        TableOptions.aggregation_remove_record_on_delete,
+        TableOptions.partial_update_remove_record_on_delete,
+        TableOptions.partial_update_remove_record_on_sequence_group,
+        TableOptions.rowkind_field,
+        TableOptions.primary_key_nullable,
+        TableOptions.dynamic_bucket_initial_buckets,
+        TableOptions.force_lookup,
+        TableOptions.row_tracking_enabled,
+        TableOptions.data_evolution_enabled,
+        TableOptions.index_file_in_data_file_dir,
+        TableOptions.blob_field,
+        TableOptions.blob_descriptor_field,
+        TableOptions.blob_view_field,
+        TableOptions.pk_clustering_override,
     )
 )
-_ONLY_ON = {CoreOptions.IGNORE_DELETE.key(), CoreOptions.IGNORE_UPDATE_BEFORE.key()}
+_ONLY_ON = {TableOptions.ignore_delete.key(), TableOptions.ignore_update_before.key()}
 _BY_KEY: dict[str, ConfigOption[object]] = {key: o for o in KNOWN_OPTIONS for key in (o.key(), *o.old_names)}
 
 # Options whose value lists columns, and those whose key names some.
@@ -179,32 +179,32 @@ CODECS = {  # what files of each format can be compressed with
 _ANY_CODEC = tuple(dict.fromkeys(codec for codecs in CODECS.values() for codec in codecs))
 _ZSTD_LEVEL_MAX = 22
 _WORDS: dict[str, tuple[str, ...]] = {
-    CoreOptions.FILE_FORMAT.key(): tuple(CODECS),
-    CoreOptions.CHANGELOG_FILE_FORMAT.key(): tuple(CODECS),
-    CoreOptions.FILE_COMPRESSION.key(): _ANY_CODEC,
-    CoreOptions.CHANGELOG_FILE_COMPRESSION.key(): _ANY_CODEC,
-    CoreOptions.MANIFEST_COMPRESSION.key(): CODECS["avro"],
-    CoreOptions.BUCKET_FUNCTION_TYPE.key(): ("default", "mod", "hive"),
-    CoreOptions.LOOKUP_COMPACT.key(): ("radical", "gentle"),
-    CoreOptions.INCREMENTAL_BETWEEN_SCAN_MODE.key(): get_args(IncrementalMode),
+    TableOptions.file_format.key(): tuple(CODECS),
+    TableOptions.changelog_file_format.key(): tuple(CODECS),
+    TableOptions.file_compression.key(): _ANY_CODEC,
+    TableOptions.changelog_file_compression.key(): _ANY_CODEC,
+    TableOptions.manifest_compression.key(): CODECS["avro"],
+    TableOptions.bucket_function_type.key(): ("default", "mod", "hive"),
+    TableOptions.lookup_compact.key(): ("radical", "gentle"),
+    TableOptions.incremental_between_scan_mode.key(): get_args(IncrementalMode),
 }
-_LEVEL_OPTIONS = (CoreOptions.FILE_FORMAT_PER_LEVEL, CoreOptions.FILE_COMPRESSION_PER_LEVEL)
+_LEVEL_OPTIONS = (TableOptions.file_format_per_level, TableOptions.file_compression_per_level)
 _PER_LEVEL = {
-    CoreOptions.FILE_FORMAT_PER_LEVEL.key(): tuple(CODECS),
-    CoreOptions.FILE_COMPRESSION_PER_LEVEL.key(): _ANY_CODEC,
+    TableOptions.file_format_per_level.key(): tuple(CODECS),
+    TableOptions.file_compression_per_level.key(): _ANY_CODEC,
 }
 _CODEC_OPTIONS = {
-    CoreOptions.FILE_FORMAT.key(),
-    CoreOptions.FILE_COMPRESSION.key(),
-    CoreOptions.CHANGELOG_FILE_FORMAT.key(),
-    CoreOptions.CHANGELOG_FILE_COMPRESSION.key(),
+    TableOptions.file_format.key(),
+    TableOptions.file_compression.key(),
+    TableOptions.changelog_file_format.key(),
+    TableOptions.changelog_file_compression.key(),
     *_PER_LEVEL,
 }
 _LISTS = _NAME_LISTS | {
-    CoreOptions.PRIMARY_KEY.key(),
-    CoreOptions.PARTITION.key(),
-    CoreOptions.DATA_FILE_EXTERNAL_PATHS.key(),
-    CoreOptions.DATA_FILE_EXTERNAL_PATHS_WEIGHTS.key(),
+    TableOptions.primary_key.key(),
+    TableOptions.partition.key(),
+    TableOptions.data_file_external_paths.key(),
+    TableOptions.data_file_external_paths_weights.key(),
 }
 _NAMES_PARTS = frozenset({"nested-key", "nested-sequence-field", "ts-field"})  # fields of the rows inside a column
 _INDEX_OPTION = re.compile(r"(?P<index>file-index\.[^.]+)\.(?P<column>.+)\.(?P<what>[^.]+)")
@@ -224,7 +224,7 @@ def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
     words = _WORDS.get(key, ())
     given = {value.strip().lower()} if words else set()
     if key in _PER_LEVEL:
-        words, levels = _PER_LEVEL[key], CoreOptions({key: value}).get(_level_option(key))
+        words, levels = _PER_LEVEL[key], TableOptions({key: value}).get(_level_option(key))
         given = set(levels.values())
         if not levels or any(not part.strip() for part in value.split(",")) or min(levels) < 0:
             raise _refusal(key, f"cannot be {value!r}", "it takes a list such as 0:avro,5:parquet without blank items")
@@ -234,30 +234,30 @@ def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
     listing = key in _LISTS or _VALUE_LISTS_COLUMNS.fullmatch(key) or (match and match["what"] in _NAMES_PARTS)
     if listing and any(not name.strip() for name in value.split(",")):
         raise _refusal(key, f"cannot be {value!r}", "it takes a list with commas, and one of its items is blank")
-    if key == CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL.key() and not 1 <= _number(value) <= _ZSTD_LEVEL_MAX:
+    if key == TableOptions.file_compression_zstd_level.key() and not 1 <= _number(value) <= _ZSTD_LEVEL_MAX:
         raise _refusal(key, f"cannot be {value!r}", f"it takes a whole number from 1 to {_ZSTD_LEVEL_MAX}")
     if key in _CODEC_OPTIONS:
-        _check_codec(CoreOptions(options))
+        _check_codec(TableOptions(options))
 
 
-def _check_codec(options: CoreOptions) -> None:
+def _check_codec(options: TableOptions) -> None:
     """Raise InvalidInputError for a compression that files of the table's format cannot have, on any level."""
-    formats = options.get(CoreOptions.FILE_FORMAT_PER_LEVEL)
-    codecs = options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL)
+    formats = options.file_format_per_level
+    codecs = options.file_compression_per_level
     for level in (-1, *formats, *codecs):
-        file_format = formats.get(level, options.file_format())
-        codec, known = codecs.get(level, options.file_compression()), CODECS.get(file_format, ())
+        file_format = formats.get(level, options.file_format)
+        codec, known = codecs.get(level, options.file_compression), CODECS.get(file_format, ())
         if known and codec not in known:
             raise _refusal("file.compression", f"cannot be {codec!r}", f"{file_format} files take {', '.join(known)}")
-    file_format = options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()
-    changelog_codec, known = options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION), CODECS.get(file_format, ())
+    file_format = options.changelog_file_format or options.file_format
+    changelog_codec, known = options.changelog_file_compression, CODECS.get(file_format, ())
     if changelog_codec is not None and known and changelog_codec not in known:
-        key = CoreOptions.CHANGELOG_FILE_COMPRESSION.key()
+        key = TableOptions.changelog_file_compression.key()
         raise _refusal(key, f"cannot be {changelog_codec!r}", f"{file_format} files take {', '.join(known)}")
 
 
 def _number(value: str) -> int:
-    return CoreOptions.FILE_COMPRESSION_ZSTD_LEVEL.parse(value)
+    return TableOptions.file_compression_zstd_level.parse(value)
 
 
 def _level_option(key: str) -> ConfigOption[Mapping[int, str]]:
@@ -278,18 +278,16 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
     option = _BY_KEY.get(key)
     if option is None:
         return
-    old, new = CoreOptions(options).get(option), CoreOptions(after).get(option)
+    old, new = TableOptions(options).get(option), TableOptions(after).get(option)
     if not has_snapshot or old == new:
         return
     if option.key() in _FIXED_BY_DATA:
         raise _refusal(key, f"cannot change from {old!r} to {new!r}", "the table has data written under it")
-    if option is CoreOptions.BUCKET and min(CoreOptions(options).bucket(), CoreOptions(after).bucket()) < 0:
+    if option is TableOptions.bucket and min(TableOptions(options).bucket, TableOptions(after).bucket) < 0:
         raise _refusal(key, f"cannot change from {old} to {new}", "only one fixed number can become another")
-    if option is CoreOptions.DELETION_VECTORS_ENABLED and not CoreOptions(after).get(
-        CoreOptions.DELETION_VECTORS_MODIFIABLE
-    ):
+    if option is TableOptions.deletion_vectors_enabled and not TableOptions(after).deletion_vectors_modifiable:
         raise _refusal(key, f"cannot change from {old} to {new}", "set 'deletion-vectors.modifiable' to true first")
-    if option is CoreOptions.CHANGELOG_PRODUCER and _decides_sums(options, old, new):
+    if option is TableOptions.changelog_producer and _decides_sums(options, old, new):
         raise _refusal(
             key, f"cannot change from {old} to {new}", "levels that were merged by one rule would be read by another"
         )
@@ -299,7 +297,7 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
 
 def _decides_sums(options: Mapping[str, str], *producers: object) -> bool:
     """Return whether a change of the changelog producer changes which levels of a key are merged."""
-    return ChangelogProducer.LOOKUP in producers and not CoreOptions(options).merge_engine().traits.keeps_one_row
+    return ChangelogProducer.LOOKUP in producers and not TableOptions(options).merge_engine.traits.keeps_one_row
 
 
 def renamed_in_options(options: Mapping[str, str], old: str, new: str) -> dict[str, str]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, Self, TypeVar, overload
 
 from lakewright.errors import InvalidInputError
 
 # ---- Kinds of values -------------------------------------------------------------------------------------------------
 # Every option is text on disk. A `ConfigOption` holds its key, the keys it had in older releases, a function that
-# reads the text, and a default; a `CoreOptions` holds the options of one table as text and returns typed values. A
-# text is parsed only when its option is needed, so a table with a bad value in an option that is not needed can still
-# be read.
+# reads the text, and a default; `spec.table_options.TableOptions` holds those of one table.
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -71,12 +69,20 @@ class OptionKind(Generic[T_co]):
     read: Callable[[str], T_co]
 
 
+class HasOptionTexts(Protocol):
+    """What holds the options of one table."""
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The text of each option that is set."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ConfigOption(Generic[T]):
     """One option: its key, the kind of its value and its default.
 
-    >>> from lakewright.spec.table_options import CoreOptions
-    >>> CoreOptions.WRITE_BUFFER_SIZE.key(), CoreOptions.WRITE_BUFFER_SIZE.parse("8 mb")
+    >>> from lakewright.spec.table_options import TableOptions
+    >>> TableOptions.write_buffer_size.key(), TableOptions.write_buffer_size.parse("8 mb")
     ('write-buffer-size', 8388608)
     """
 
@@ -84,6 +90,18 @@ class ConfigOption(Generic[T]):
     kind: OptionKind[T]
     default: T
     old_names: tuple[str, ...] = ()
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: HasOptionTexts, owner: type) -> T: ...
+    def __get__(self, instance: HasOptionTexts | None, owner: type) -> Self | T:
+        """Return the option itself for a class, or its value in the options of one table.
+
+        The options of a table hold parsed values as attributes, which Python finds first: this is only called for a
+        value that could not be parsed, and raises the error that says so.
+        """
+        return self if instance is None else read_option(instance.values, self)
 
     def key(self) -> str:
         """Return the key of the option."""
@@ -105,6 +123,14 @@ class ConfigOption(Generic[T]):
                 option=self.name,
                 value=text,
             ) from None
+
+
+def read_option(values: Mapping[str, str], option: ConfigOption[T], default: T | None = None) -> T:
+    """Return the value of an option in a map of texts; if it is not set, the given default, else the option's own."""
+    for key in (option.name, *option.old_names):
+        if (text := values.get(key)) is not None:
+            return option.parse(text)
+    return option.default if default is None else default
 
 
 # ---- Sizes, durations and limits -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from lakewright.spec.arrow_types import from_arrow_schema
 from lakewright.spec.option_checks import check_new_value
 from lakewright.spec.option_values import ConfigOption, option_text
 from lakewright.spec.schema_checks import check_partition_types, check_schema
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions, option_texts
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField, DataType, highest_field_id, numbered_fields, to_type, with_nullable
 
@@ -300,7 +300,7 @@ class Schema:
         )
         put(self, "partition_keys", _key_names("partition_keys", partition_keys))
         put(self, "primary_keys", _key_names("primary_keys", primary_keys))
-        put(self, "options", {} if options is None else CoreOptions.from_dict(options).to_map())
+        put(self, "options", {} if options is None else option_texts(options))
         put(self, "comment", argument_checks.remark("comment", comment))
 
     @classmethod
@@ -326,12 +326,12 @@ def new_table_schema(schema: Schema, *, time_millis: int) -> TableSchema:
     options = dict(schema.options)
     for key, value in options.items():
         check_new_value(options, key, value)
-    primary_keys = _moved_keys(options, CoreOptions.PRIMARY_KEY, schema.primary_keys)
-    partition_keys = _moved_keys(options, CoreOptions.PARTITION, schema.partition_keys)
-    if CoreOptions.PATH.key() in options:
+    primary_keys = _moved_keys(options, TableOptions.primary_key, schema.primary_keys)
+    partition_keys = _moved_keys(options, TableOptions.partition, schema.partition_keys)
+    if TableOptions.path.key() in options:
         raise InvalidInputError("the option 'path' is not stored in a schema: remove it", option="path")
     fields = numbered_fields(schema.fields, count())
-    if not CoreOptions(options).get(CoreOptions.PRIMARY_KEY_NULLABLE):
+    if not TableOptions(options).primary_key_nullable:
         fields = tuple(
             replace(field, type=with_nullable(field.type, nullable=False)) if field.name in primary_keys else field
             for field in fields

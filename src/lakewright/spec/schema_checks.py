@@ -12,7 +12,7 @@ from lakewright.spec.option_checks import check_not_refused, first_time
 from lakewright.spec.option_table import FIELD_OPTION, READ_REFUSED, WARNED, WRITE_REFUSED, OptionRule
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import cast_default
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import KEY_PREFIX, POSTPONE, UNSUPPORTED_ROOTS, BucketMode, TableSchema
 from lakewright.spec.types import TEXT_ROOTS, AtomicType, DataField, RowType, VectorType, types_inside
 
@@ -24,7 +24,7 @@ SYSTEM_NAMES = frozenset({"_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind"
 
 def check_schema(schema: TableSchema) -> None:
     """Raise InvalidInputError if a schema breaks a rule. Every schema is checked here before it becomes a file."""
-    schema.core_options.check()
+    schema.table_options.check()
     _check_names(schema.fields)
     for name in schema.field_names:
         if name in SYSTEM_NAMES or name.startswith(KEY_PREFIX):
@@ -40,15 +40,15 @@ def check_schema(schema: TableSchema) -> None:
     _check_row_tracking(schema)
     _check_merging(schema)
     _check_column_settings(schema)
-    _check_branches(schema.core_options)
+    _check_branches(schema.table_options)
     try:
         schema.to_json().encode()
     except UnicodeEncodeError as cause:
         raise InvalidInputError(f"a name, comment or option of the schema is not valid Unicode: {cause}") from cause
 
 
-def _check_branches(options: CoreOptions) -> None:
-    keys = CoreOptions.SCAN_FALLBACK_BRANCH, CoreOptions.SCAN_PRIMARY_BRANCH
+def _check_branches(options: TableOptions) -> None:
+    keys = TableOptions.scan_fallback_branch, TableOptions.scan_primary_branch
     if all((options.get(key) or "").strip() for key in keys):
         raise InvalidInputError(
             f"only one of {keys[0].key()!r} and {keys[1].key()!r} may be set: remove the other", option=keys[1].key()
@@ -91,8 +91,8 @@ def _check_keys(kind: str, schema: TableSchema, names: Sequence[str]) -> None:
 
 
 def _check_buckets(schema: TableSchema) -> None:
-    options = schema.core_options
-    buckets, declared = options.bucket(), options.bucket_key()
+    options = schema.table_options
+    buckets, declared = options.bucket, options.bucket_key
     if declared:
         _check_keys("bucket key", schema, declared)
     shared = set(declared) & set(schema.partition_keys)
@@ -125,7 +125,7 @@ def _check_buckets(schema: TableSchema) -> None:
             option="bucket",
             columns=tuple(missing),
         )
-    if options.get(CoreOptions.BUCKET_FUNCTION_TYPE) == "mod" and buckets > 0:
+    if options.bucket_function_type == "mod" and buckets > 0:
         types = [field.type for field in schema.bucket_fields]
         if len(types) != 1 or not isinstance(types[0], AtomicType) or types[0].root not in {"INT", "BIGINT"}:
             raise InvalidInputError(
@@ -135,15 +135,15 @@ def _check_buckets(schema: TableSchema) -> None:
 
 
 def _check_row_tracking(schema: TableSchema) -> None:
-    options = schema.core_options
-    tracking = options.row_tracking_enabled()
+    options = schema.table_options
+    tracking = options.row_tracking_enabled
     if tracking and schema.primary_keys:
         raise InvalidInputError(
             "'row-tracking.enabled' needs a table without primary key", option="row-tracking.enabled"
         )
-    if tracking and options.bucket() != -1:
+    if tracking and options.bucket != -1:
         raise InvalidInputError("'row-tracking.enabled' needs 'bucket' = -1", option="row-tracking.enabled")
-    if options.data_evolution_enabled() and not tracking:
+    if options.data_evolution_enabled and not tracking:
         raise InvalidInputError(
             "'data-evolution.enabled' needs 'row-tracking.enabled' = true", option="data-evolution.enabled"
         )
@@ -151,10 +151,10 @@ def _check_row_tracking(schema: TableSchema) -> None:
 
 def _check_merging(schema: TableSchema) -> None:
     """Check the options for how rows of one key are merged, and which changelog is written."""
-    options = schema.core_options
-    _check_sequence(schema, options.get(CoreOptions.SEQUENCE_FIELD))
+    options = schema.table_options
+    _check_sequence(schema, options.sequence_field)
     _check_ignored(schema)
-    if (kind_column := options.get(CoreOptions.ROWKIND_FIELD)) is not None:
+    if (kind_column := options.rowkind_field) is not None:
         dtype = schema.field(kind_column).type
         if not isinstance(dtype, AtomicType) or dtype.root not in TEXT_ROOTS:
             raise InvalidInputError(
@@ -162,14 +162,14 @@ def _check_merging(schema: TableSchema) -> None:
                 option="rowkind.field",
                 column=kind_column,
             )
-    if (time_column := options.get(CoreOptions.RECORD_LEVEL_TIME_FIELD)) is not None:
+    if (time_column := options.record_level_time_field) is not None:
         schema.field(time_column)
-    producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
+    producer, engine = options.changelog_producer, options.merge_engine
     if producer is not ChangelogProducer.NONE and not schema.primary_keys:
         raise InvalidInputError("'changelog-producer' needs a primary key", option="changelog-producer")
     if schema.primary_keys and producer not in engine.traits.changelog_producers:
         raise InvalidInputError(_unfit_producer(engine, producer), option="changelog-producer")
-    if schema.primary_keys and options.deletion_vectors_enabled():
+    if schema.primary_keys and options.deletion_vectors_enabled:
         if not engine.traits.accepts_deletion_vectors:
             raise InvalidInputError(
                 f"the merge engine {engine} needs no 'deletion-vectors.enabled', because nothing replaces its rows:"
@@ -181,7 +181,7 @@ def _check_merging(schema: TableSchema) -> None:
                 "the changelog producer full-compaction cannot be combined with 'deletion-vectors.enabled': use lookup",
                 option="changelog-producer",
             )
-    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
+    if options.sequence_snapshot_ordering and not options.write_only:
         raise InvalidInputError(
             "'sequence.snapshot-ordering' needs 'write-only' = true, and a compaction in a job of its own",
             option="sequence.snapshot-ordering",
@@ -189,8 +189,8 @@ def _check_merging(schema: TableSchema) -> None:
 
 
 def _check_ignored(schema: TableSchema) -> None:
-    option = CoreOptions.CHANGELOG_PRODUCER_ROW_DEDUPLICATE_IGNORE_FIELDS
-    for name in schema.core_options.get(option):
+    option = TableOptions.changelog_producer_row_deduplicate_ignore_fields
+    for name in schema.table_options.get(option):
         if name not in schema.field_names:
             raise InvalidInputError(f"{option.key()!r} names {name!r}, which is no column", option=option.key())
 
@@ -208,7 +208,7 @@ def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:
             raise InvalidInputError(
                 f"'sequence.field' names the column {name!r} twice: name it once", option="sequence.field", column=name
             )
-    if sequence and not (engine := schema.core_options.merge_engine()).traits.accepts_sequence_field:
+    if sequence and not (engine := schema.table_options.merge_engine).traits.accepts_sequence_field:
         raise InvalidInputError(
             f"'sequence.field' cannot be combined with the merge engine {engine}, which orders rows by their arrival:"
             " remove it, or use deduplicate with 'sequence.field.sort-order' = descending",
@@ -253,24 +253,24 @@ COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zs
 
 def check_supported_for_write(schema: TableSchema) -> None:
     """Raise UnsupportedError for a table that lakewright would write differently from other implementations."""
-    options = schema.core_options
+    options = schema.table_options
     _check_options(schema, WRITE_REFUSED)
     _check_types(schema.fields, "written")
     check_partition_types(schema)
-    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
+    formats = {options.file_format, *options.file_format_per_level.values()}
     _refuse_others("file format", formats, FILE_FORMATS)
-    codecs = {options.file_compression(), *options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).values()}
+    codecs = {options.file_compression, *options.file_compression_per_level.values()}
     _refuse_others("file compression", codecs, COMPRESSIONS)
     if schema.bucket_mode is BucketMode.HASH_FIXED:
-        _refuse_others("bucket function", {options.get(CoreOptions.BUCKET_FUNCTION_TYPE)}, BUCKET_FUNCTIONS)
-        if not schema.bucket_keys and options.get(CoreOptions.BUCKET_FUNCTION_TYPE) != "default":
+        _refuse_others("bucket function", {options.bucket_function_type}, BUCKET_FUNCTIONS)
+        if not schema.bucket_keys and options.bucket_function_type != "default":
             raise UnsupportedError("a 'bucket-function.type' needs a 'bucket-key': make the table again with one")
-    if options.get(CoreOptions.DATA_FILE_EXTERNAL_PATHS):
+    if options.data_file_external_paths:
         external_paths(options)
     if schema.primary_keys:
         _check_keyed_write(options)
-    moves = options.merge_engine().traits.on_partition_change is MovePolicy.MOVE
-    if moves and schema.bucket_mode is BucketMode.KEY_DYNAMIC and options.get(CoreOptions.IGNORE_DELETE):
+    moves = options.merge_engine.traits.on_partition_change is MovePolicy.MOVE
+    if moves and schema.bucket_mode is BucketMode.KEY_DYNAMIC and options.ignore_delete:
         raise UnsupportedError(
             "a key that moves to another partition is deleted from the old one, and 'ignore-delete' would leave it in "
             "both: remove the option, or add the partition columns to the primary key"
@@ -298,10 +298,10 @@ def _can_hold(schema: TableSchema) -> bool:
 
 def _check_avro(schema: TableSchema) -> None:
     """Raise UnsupportedError for times that Avro, if files of the table are written in it, cannot hold."""
-    options = schema.core_options
-    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
+    options = schema.table_options
+    formats = {options.file_format, *options.file_format_per_level.values()}
     if schema.primary_keys:
-        formats.add(options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format())
+        formats.add(options.changelog_file_format or options.file_format)
     if "avro" not in formats:
         return
     for column in schema.fields:
@@ -343,7 +343,7 @@ def unkept_options(schema: TableSchema, place: str, *, on_server: bool = False) 
     that owns the history registers partitions itself, from what a commit tells it.
     """
     keys = sorted(schema.options.keys() & WARNED.keys() - ({_REGISTERED_BY_SERVERS} if on_server else set()))
-    write_only = bool(keys) and schema.core_options.get(CoreOptions.WRITE_ONLY)
+    write_only = bool(keys) and schema.table_options.write_only
     said: dict[str, list[str]] = {}
     for key in keys:
         rule = WARNED[key]
@@ -353,18 +353,18 @@ def unkept_options(schema: TableSchema, place: str, *, on_server: bool = False) 
     return [f"a commit does nothing about {', '.join(options)}: {reason}" for reason, options in said.items()]
 
 
-def _check_keyed_write(options: CoreOptions) -> None:
+def _check_keyed_write(options: TableOptions) -> None:
     """Raise UnsupportedError for options of primary-key tables that change rows, files or their order."""
-    changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
+    changelog = {options.changelog_file_format or options.file_format}
     _refuse_others("changelog file format", changelog, FILE_FORMATS)
-    codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
+    codecs = {options.changelog_file_compression or options.file_compression}
     _refuse_others("changelog file compression", codecs, COMPRESSIONS)
-    if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
+    if options.sequence_snapshot_ordering and not options.write_only:
         raise UnsupportedError(
             "'sequence.snapshot-ordering' orders rows by commits, and a writer that compacts would mix them: set "
             "'write-only' = true and compact in a job of its own"
         )
-    producer, engine = options.get(CoreOptions.CHANGELOG_PRODUCER), options.merge_engine()
+    producer, engine = options.changelog_producer, options.merge_engine
     if producer not in engine.traits.changelog_producers:
         raise UnsupportedError(_unfit_producer(engine, producer))
 

@@ -34,7 +34,6 @@ from lakewright.spec.schema import (
     UpdateType,
 )
 from lakewright.spec.schema_checks import check_schema
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import TableSchema, column_not_found
 from lakewright.spec.types import (
     BINARY_ROOTS,
@@ -315,7 +314,7 @@ def _with_column(schema: TableSchema, change: AddColumn) -> TableSchema:
 
 def _place_of_new(schema: TableSchema, siblings: Siblings, path: Path) -> int:
     """Return how many columns come before a new one that names no place: all, or those before the partition columns."""
-    if len(path) > 1 or not schema.core_options.get(CoreOptions.ADD_COLUMN_BEFORE_PARTITION):
+    if len(path) > 1 or not schema.table_options.add_column_before_partition:
         return len(siblings)
     places = (at for at, field in enumerate(siblings) if field.name in schema.partition_keys)
     return next(places, len(siblings))
@@ -399,7 +398,7 @@ def _cast_field(schema: TableSchema, field: DataField, change: UpdateType) -> Da
         new = with_nullable(new, old.nullable)
     _check_nullability(schema, name, old.nullable, new.nullable)
     cast = cast_between(old, new)
-    forbidden = cast is Cast.EXPLICIT and schema.core_options.get(CoreOptions.DISABLE_EXPLICIT_TYPE_CASTING)
+    forbidden = cast is Cast.EXPLICIT and schema.table_options.disable_explicit_type_casting
     if cast is Cast.IMPOSSIBLE or forbidden:
         remedy = (
             "the option 'disable-explicit-type-casting' forbids casts that may lose values"
@@ -416,7 +415,7 @@ def _with_nullability(schema: TableSchema, field: DataField, path: Path, *, null
 
 
 def _check_nullability(schema: TableSchema, name: str, old: bool, new: bool) -> None:  # noqa: FBT001 - a pair
-    if old and not new and schema.core_options.get(CoreOptions.ALTER_COLUMN_NULL_TO_NOT_NULL_DISABLED):
+    if old and not new and schema.table_options.alter_column_null_to_not_null_disabled:
         raise InvalidInputError(
             f"the column {name!r} may hold nulls already and cannot become NOT NULL; if you know that it holds none,"
             " set the option 'alter-column-null-to-not-null.disabled' to false",

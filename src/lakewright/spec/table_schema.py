@@ -20,7 +20,7 @@ from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.option_values import option_text
 from lakewright.spec.snapshot import json_checksum
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions, option_texts
 from lakewright.spec.types import JSON, DataField, DataType
 
 VERSION = 3
@@ -74,9 +74,9 @@ class TableSchema:
         return f"TableSchema({'; '.join(part for part in parts if part)})"
 
     @cached_property
-    def core_options(self) -> CoreOptions:
-        """The options, typed."""
-        return CoreOptions(self.options)
+    def table_options(self) -> TableOptions:
+        """The options, parsed."""
+        return TableOptions(self.options)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
@@ -122,7 +122,7 @@ class TableSchema:
     @property
     def bucket_keys(self) -> tuple[str, ...]:
         """The columns that decide the bucket: those of `bucket-key`, else the trimmed primary key."""
-        return self.core_options.bucket_key() or self.trimmed_primary_keys
+        return self.table_options.bucket_key or self.trimmed_primary_keys
 
     @property
     def bucket_fields(self) -> tuple[DataField, ...]:
@@ -137,7 +137,7 @@ class TableSchema:
     @property
     def bucket_mode(self) -> BucketMode:
         """How the bucket of a row is chosen."""
-        match self.core_options.bucket():
+        match self.table_options.bucket:
             case -2:
                 return BucketMode.POSTPONE
             case -1 if not self.primary_keys:
@@ -149,7 +149,7 @@ class TableSchema:
 
     def with_options(self, extra: Mapping[str, object]) -> TableSchema:
         """Return the same schema with more options, which replace its own of the same keys."""
-        return replace(self, options={**self.options, **CoreOptions.from_dict(extra).values})
+        return replace(self, options={**self.options, **option_texts(extra)})
 
     def to_json(self) -> str:
         """Return the text of the schema file."""

@@ -237,7 +237,7 @@ def _relations(
     for reference, one in found:
         hidden = metadata_fields(one.table.schema) if isinstance(one.table, FileStoreTable) else ()
         columns = columns_read(pieces, reference, one.fields, hidden)
-        is_state = isinstance(one.table, FileStoreTable) and not is_incremental(one.table.options)
+        is_state = isinstance(one.table, FileStoreTable) and not is_incremental(one.table.store.options)
         predicate = filter_of(reference, fields, args, zone) if is_state else None
         fresh = BoundTable("", one.table, one.snapshot_id, columns, predicate)
         same = next((other for other in known if replace(other, name="") == fresh), None)

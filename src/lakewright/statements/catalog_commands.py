@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakewright.errors import DatabaseNotEmptyException, DatabaseNotExistException, pluralize
 from lakewright.maintenance.table_analysis import has_statistics
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import column_not_found
 from lakewright.spec.types import (
     UNBOUNDED,
@@ -315,9 +315,9 @@ def described(columns: Iterable[tuple[str, str]]) -> pa.Table:
 def properties(table: FileStoreTable) -> dict[str, str]:
     """Return the options of a table as properties, its primary key and its place among them."""
     found = dict(table.options.to_map())
-    found.setdefault(CoreOptions.PATH.key(), table.table_path)
+    found.setdefault(TableOptions.path.key(), table.table_path)
     if table.primary_keys:
-        found[CoreOptions.PRIMARY_KEY.key()] = ",".join(table.primary_keys)
+        found[TableOptions.primary_key.key()] = ",".join(table.primary_keys)
     return dict(sorted(found.items()))
 
 
@@ -367,7 +367,7 @@ def _create_text(table: FileStoreTable, name: str) -> str:
         lines.append(f"PARTITIONED BY ({', '.join(map(quoted_name, table.partition_keys))})")
     if table.comment() is not None:
         lines.append(f"COMMENT {quoted_text(table.comment() or '')}")
-    options = {key: value for key, value in properties(table).items() if key != CoreOptions.PATH.key()}
+    options = {key: value for key, value in properties(table).items() if key != TableOptions.path.key()}
     if options:
         listed = ",\n".join(f"  {quoted_text(key)} = {quoted_text(value)}" for key, value in options.items())
         lines.append(f"TBLPROPERTIES (\n{listed})")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from lakewright.errors import InvalidInputError, NotFoundError
 from lakewright.spec import argument_checks
 from lakewright.spec.snapshot import Snapshot, Tag
-from lakewright.spec.table_options import CoreOptions
 from lakewright.statements.procedure import ProcedureArguments, Rows, procedure
 from lakewright.table.file_store_table import FileStoreTable
 
@@ -81,7 +80,7 @@ def _tagged(given: ProcedureArguments, table: FileStoreTable, snapshot: Snapshot
     table.store.check_same_table()
     kept = _retained(given)
     if kept is None:
-        kept = table.options.get(CoreOptions.TAG_DEFAULT_TIME_RETAINED)
+        kept = table.store.options.tag_default_time_retained
     tag: Tag = table.store.tags.create(given.text("tag"), snapshot, time_retained_millis=kept)
     return [(tag.name, snapshot.id, snapshot.time_millis, _watermark(snapshot))]
 

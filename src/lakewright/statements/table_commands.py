@@ -28,7 +28,7 @@ from lakewright.spec.arrow_types import from_arrow_schema
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.scalars import cast_text, to_python
 from lakewright.spec.schema import Move, Position, Schema, SchemaChange, new_table_schema
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import ArrayType, DataField, DataType, MapType, MultisetType, RowType, Value, with_nullable
 from lakewright.statements.sql_session import (
     NOTHING,
@@ -426,7 +426,7 @@ class CreateTable(CatalogCommand, CreatesTable):
 
     def _schema(self, fields: Sequence[DataField]) -> Schema:
         names, clauses = [one.name for one in fields], self.clauses
-        options, key = dict(clauses.options), CoreOptions.PRIMARY_KEY.key()
+        options, key = dict(clauses.options), TableOptions.primary_key.key()
         if key in options:
             options[key] = ",".join(folded(one.strip(), names) for one in options[key].split(","))
         written = [*(n.parts[-1] for n in clauses.partition_names), *(c.name for c in clauses.partition_columns)]

@@ -27,7 +27,7 @@ from lakewright.read.time_travel import has_time_travel, is_incremental
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_table import OptionScope, rule_of
 from lakewright.spec.scalars import cast_text, to_text
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import TEXT_ROOTS, AtomicType, DataField
 from lakewright.statements.spark_grammar import ParsedFragment
 from lakewright.statements.sql_session import Session
@@ -45,9 +45,13 @@ SETTING = "spark.paimon."  # what keys begin with that SET sets for tables
 _NANOS_PER_MILLI = 1_000_000
 _MILLIS = 1000
 _MOMENT = AtomicType("TIMESTAMP_LTZ(6)")
-_OWN_STATE = (CoreOptions.SCAN_MODE, CoreOptions.SCAN_FILE_CREATION_TIME_MILLIS, CoreOptions.SCAN_CREATION_TIME_MILLIS)
+_OWN_STATE = (
+    TableOptions.scan_mode,
+    TableOptions.scan_file_creation_time_millis,
+    TableOptions.scan_creation_time_millis,
+)
 _OWN_STATE_KEYS = frozenset(option.key() for option in _OWN_STATE)
-_BRANCHES = (CoreOptions.SCAN_FALLBACK_BRANCH.key(), CoreOptions.SCAN_PRIMARY_BRANCH.key())
+_BRANCHES = (TableOptions.scan_fallback_branch.key(), TableOptions.scan_primary_branch.key())
 
 
 class Lookup(Protocol):
@@ -231,10 +235,10 @@ class Tables:
             if any(word.kind is TokenType.PLACEHOLDER for word in TokenCursor(travel.value).words):
                 raise travel.value.error("the time takes parameters by name, such as :at, not by place")
             millis = self.lookup.moment(travel.value, self.args) if value is None else self._millis(value, travel.value)
-            return {CoreOptions.SCAN_TIMESTAMP_MILLIS.key(): str(millis)}
+            return {TableOptions.scan_timestamp_millis.key(): str(millis)}
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise travel.value.error("a version is the id of a snapshot or the name of a tag in quotes")
-        return {CoreOptions.SCAN_VERSION.key(): str(value)}
+        return {TableOptions.scan_version.key(): str(value)}
 
     def _millis(self, value: object, place: Fragment) -> int:
         """Return a time of the session's zone in epoch milliseconds; a number is one of seconds, as in Spark."""
@@ -257,7 +261,7 @@ class Tables:
         before = [name for name in sorted(ids, key=ids.__getitem__) if ids[name] < ids.get(tag, 0)]
         same = table.store.snapshots.latest_id() or 0  # without the tag, or one before it, there is nothing to return
         span = f"{before[-1]},{tag}" if before else f"{same},{same}"
-        return {**options, CoreOptions.INCREMENTAL_BETWEEN.key(): span}
+        return {**options, TableOptions.incremental_between.key(): span}
 
     def _set_options(self, catalog: str, database: str, table: str) -> dict[str, str]:
         """Return the options that SET gives to a table: `spark.paimon.KEY`, or for it alone with its name before."""

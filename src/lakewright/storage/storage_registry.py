@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.option_values import read_option
+from lakewright.spec.table_options import TableOptions
 from lakewright.storage.credentials import Credentials
 from lakewright.storage.local_storage import LocalStorage
 from lakewright.storage.object_storage import SCHEME_ALIASES, ObjectStorage
@@ -65,7 +66,7 @@ def open_storage(
 
 def _open_local(path: str, options: Mapping[str, str]) -> tuple[Storage, str]:
     # abspath keeps two slashes at the start, which mean nothing on the systems supported here.
-    durable = CoreOptions(options).get(CoreOptions.LAKEWRIGHT_DURABLE)
+    durable = read_option(options, TableOptions.lakewright_durable)
     absolute = os.path.abspath(path)  # noqa: PTH100 - Path.absolute keeps `..`
     return LocalStorage(durable=durable), "/" + absolute.lstrip("/")
 

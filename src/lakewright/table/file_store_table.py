@@ -55,7 +55,7 @@ from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_checks import check_option_change, warn_unknown_options
 from lakewright.spec.option_values import MAX_INT
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import CoreOptions, TableOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType
 from lakewright.table.write_builder import BatchWriteBuilder, PostponeFixedBucketWriteBuilder, StreamWriteBuilder
@@ -83,7 +83,7 @@ def _pattern(argument: str, text: str | None) -> re.Pattern[str] | None:
 
 
 def retention_of(
-    options: CoreOptions,
+    options: TableOptions,
     now: int,
     retain_max: int | None,
     retain_min: int | None,
@@ -161,7 +161,7 @@ class FileStoreTable:
     @property
     def options(self) -> CoreOptions:
         """The effective options."""
-        return self.store.options
+        return CoreOptions(self.schema.options)
 
     @property
     def primary_keys(self) -> list[str]:
@@ -253,7 +253,7 @@ class FileStoreTable:
                 if self.schema.options.get(key) != value:
                     check_option_change(self.schema.options, key, value, has_snapshot=True)
             schema = self.schema.with_options(given)
-            schema.core_options.check()
+            schema.table_options.check()
         warn_unknown_options(f"table {self.name}", self.table_path, given)
         layout = apply_layout_options(self.store.layout, schema)
         if layout.external_directories != self.store.layout.external_directories:
@@ -610,7 +610,7 @@ class FileStoreTable:
         [0]
         """
         now, table = int(time.time() * 1000), self.refreshed()
-        retention = retention_of(table.options, now, retain_max, retain_min, older_than, max_deletes)
+        retention = retention_of(table.store.options, now, retain_max, retain_min, older_than, max_deletes)
         return expire_snapshots(
             table.store, retention, dry_run=argument_checks.check_bool("dry_run", dry_run), now_millis=now
         )
@@ -693,7 +693,7 @@ class FileStoreTable:
     def _tag_millis(self, time_retained: DurationLike | None) -> int | None:
         """Return how long a tag is to stay; None: until it is deleted."""
         given = argument_checks.check_optional(argument_checks.to_duration_millis, "time_retained", time_retained)
-        return self.store.options.get(CoreOptions.TAG_DEFAULT_TIME_RETAINED) if given is None else given
+        return self.store.options.tag_default_time_retained if given is None else given
 
     def rename_tag(self, old_name: str, new_name: str) -> None:
         """Give a tag another name."""
@@ -903,7 +903,7 @@ class FileStoreTable:
         """
         with with_table_name(self.store.name):
             now = int(time.time() * 1000)
-            kept = self.store.options.get(CoreOptions.CONSUMER_EXPIRATION_TIME)
+            kept = self.store.options.consumer_expiration_time
             if older_than is None and kept is None:
                 raise InvalidInputError(
                     f"{self.store.name}: say how old a consumer must be (older_than), or set 'consumer.expiration-time'"
@@ -989,7 +989,7 @@ class FileStoreTable:
         Commits do the same by themselves, unless the table is `write-only`. With `batch` the newest snapshot is tagged.
         """
         with with_table_name(self.store.name):
-            if self.store.options.get(CoreOptions.TAG_AUTOMATIC_CREATION) == BATCH:
+            if self.store.options.tag_automatic_creation == BATCH:
                 name = tag_lifecycle.create_batch_tag(self.store)
                 return [] if name is None else [name]
             return tag_lifecycle.create_due_tags(self.store)

@@ -18,7 +18,7 @@ from lakewright.spec.argument_checks import PathLike
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.option_checks import check_catalog_options, warn_unknown_options
 from lakewright.spec.option_table import OPENING, TABLE_DEFAULT, OptionScope, is_of_storage, rule_of
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.storage.credentials import Provider, credentials_of, setting_names
 from lakewright.storage.storage import Storage
 from lakewright.storage.storage_registry import open_storage
@@ -50,7 +50,7 @@ def open_table(
     storage, location = open_storage(place, given, credentials_of(credentials, place))
     parts = location.rstrip("/").split("/")
     database = parts[-2].removesuffix(".db") if len(parts) > 1 and parts[-2].endswith(".db") else "default"
-    branch = given.get(CoreOptions.BRANCH.key())
+    branch = given.get(TableOptions.branch.key())
     try:
         table = open_layout(Identifier.create(database, parts[-1], branch), storage, Layout(location.rstrip("/")))
     except TableNotExistException as error:
@@ -113,7 +113,7 @@ def read_builder(table: ReadableTable | PathLike, request: ReadRequest) -> ReadB
 def pinned_builder(table: FileStoreTable | RowView, snapshot_id: int) -> ReadBuilder:
     """Return the read builder of one snapshot, with the columns of today: the option would bring those of then."""
     own = table.table if isinstance(table, RowView) else table
-    pin = {CoreOptions.SCAN_SNAPSHOT_ID.key(): str(snapshot_id)}
+    pin = {TableOptions.scan_snapshot_id.key(): str(snapshot_id)}
     store = own.store.with_schema(own.schema.with_options(pin))
     return table.builder_of(store) if isinstance(table, RowView) else ReadBuilder(store)
 

@@ -29,7 +29,7 @@ from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import CoreOptions, TableOptions
 from lakewright.spec.table_schema import TableSchema
 from lakewright.spec.types import DataField, RowType
 from lakewright.table.file_store_table import FileStoreTable
@@ -388,7 +388,7 @@ class ReadOptimized(RowView):
     """The rows of a table that can be read without a merge: those of the highest level; without a primary key all."""
 
     suffix: ClassVar[str] = "ro"
-    _top: ClassVar[dict[str, str]] = {CoreOptions.LAKEWRIGHT_READ_OPTIMIZED.key(): "true"}
+    _top: ClassVar[dict[str, str]] = {TableOptions.lakewright_read_optimized.key(): "true"}
 
     @property
     def primary_keys(self) -> KeyNames:

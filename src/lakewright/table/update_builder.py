@@ -39,7 +39,6 @@ from lakewright.read.split_sharing import stretches
 from lakewright.spec import argument_checks
 from lakewright.spec.filters import Filter
 from lakewright.spec.predicate import PredicateBuilder
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField
 from lakewright.write.alignment import Aligner
 from lakewright.write.input_data import ArrowData, batches_of
@@ -102,7 +101,7 @@ class TableUpdate:
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder of predicates on the table's columns."""
-        zone = self._store.options.get(CoreOptions.LAKEWRIGHT_TIME_ZONE)
+        zone = self._store.options.lakewright_time_zone
         return PredicateBuilder((*self._store.schema.fields, *system_fields(self._store)), zone)
 
     def new_shard_updator(self, shard_num: int, total_shard_count: int) -> ShardTableUpdator:
@@ -285,7 +284,7 @@ class ShardTableUpdator:
         read: Sequence[str] | None = None,
         update: Sequence[str] | None = None,
     ) -> None:
-        if not store.options.data_evolution_enabled():
+        if not store.options.data_evolution_enabled:
             raise UnsupportedError(
                 f"table {store.name}: shares can be updated side by side only where columns have files of their own "
                 "('data-evolution.enabled'); use update_by_predicate",

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakewright.errors import InvalidInputError
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 
 BUCKETS_MAX = 32767  # as many as the format has, numbered from 0
 _OVERLAY_MIN = 1 << 16  # so many new hashes are kept in an array of their own before they are merged into the large one
@@ -71,16 +71,16 @@ class BucketLimits:
     assigner: Assigner = Assigner()
 
     @classmethod
-    def of_options(cls, options: CoreOptions, assigner: Assigner) -> BucketLimits:
+    def of_options(cls, options: TableOptions, assigner: Assigner) -> BucketLimits:
         """Read the limits from a table's options."""
-        buckets_max = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+        buckets_max = options.dynamic_bucket_max_buckets
         buckets = min(buckets_max, BUCKETS_MAX) if buckets_max > 0 else BUCKETS_MAX
         if not 0 <= assigner.number < assigner.count <= buckets:
             raise InvalidInputError(
                 f"there is no assigner {assigner.number} of {assigner.count} where a partition has at most {buckets} "
                 "buckets: each needs a bucket of its own"
             )
-        return cls(max(1, options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)), buckets, assigner)
+        return cls(max(1, options.dynamic_bucket_target_row_num), buckets, assigner)
 
 
 class BucketFill:

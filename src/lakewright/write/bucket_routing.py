@@ -28,7 +28,7 @@ from lakewright.spec.column_stats import FULL, NONE
 from lakewright.spec.manifest import EMPTY_ROW, IndexFile, ManifestEntry
 from lakewright.spec.scalars import from_scalar
 from lakewright.spec.system_columns import SEQUENCE_NUMBER
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import POSTPONE, BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField, DataType, Value
 from lakewright.write.write_task import PartitionBucket, WriteTask
@@ -123,17 +123,17 @@ class HashRouter:
     """
 
     def __init__(self, schema: TableSchema, *, table: str, in_place: bool = False) -> None:
-        options = schema.core_options
+        options = schema.table_options
         fixed = schema.bucket_mode is BucketMode.HASH_FIXED
         self._routing = Routing(
             table,
             schema.partition_fields,
             schema.bucket_fields if fixed else (),
-            options.bucket(),
-            options.get(CoreOptions.BUCKET_FUNCTION_TYPE),
+            options.bucket,
+            options.bucket_function_type,
         )
-        self._buckets = options.bucket() if fixed else None
-        self._in_place = in_place and not schema.partition_fields and options.bucket() > 1
+        self._buckets = options.bucket if fixed else None
+        self._in_place = in_place and not schema.partition_fields and options.bucket > 1
 
     def route(self, rows: pa.Table, *, bucket: int | None = None) -> list[RowGroup]:
         """Return the rows grouped by partition and bucket."""
@@ -444,12 +444,12 @@ _USER = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def postpone_plan(task: WriteTask) -> FilePlan:
     """Return the plan of files of the postpone bucket: in Avro, which is quick to write, if it has the column types."""
     schema = task.store.schema
-    options = schema.core_options
+    options = schema.table_options
     writer = f"-u-{_user(task.write_id)}-s-{task.number}-w-"
-    changed = {CoreOptions.DATA_FILE_PREFIX.key(): options.get(CoreOptions.DATA_FILE_PREFIX) + writer}
+    changed = {TableOptions.data_file_prefix.key(): options.data_file_prefix + writer}
     plan = FilePlan.keyed(schema.with_options(changed), level=0)
     if _fits_avro(plan):
-        changed[CoreOptions.FILE_FORMAT_PER_LEVEL.key()] = "0:avro"
+        changed[TableOptions.file_format_per_level.key()] = "0:avro"
         later = (*plan.later, (plan.file_format, plan.options))
         plan = replace(FilePlan.keyed(schema.with_options(changed), level=0), later=later)
     columns = plan.columns and replace(plan.columns, modes=(NONE,) * len(schema.fields))

@@ -26,7 +26,7 @@ from lakewright.spec.merge_engine import MovePolicy
 from lakewright.spec.scalars import to_array
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField
 from lakewright.storage.concurrency import in_order
 from lakewright.write.bucket_assignment import Assigner, BucketFill, BucketLimits
@@ -259,8 +259,8 @@ class CrossPartitionRouter:
         self._routing = Routing(store.name, store.schema.partition_fields)
         self._order = KeyOrder(fields)
         self._limits = BucketLimits.of_options(store.options, Assigner())
-        self._moving = store.options.merge_engine().traits.on_partition_change
-        self._deletes_remove = store.options.deletes_remove_rows()
+        self._moving = store.options.merge_engine.traits.on_partition_change
+        self._deletes_remove = store.options.deletes_remove_rows
         self._index = KeyIndex(fields)
         self._place_of = np.empty(0, np.int32)  # by slot of the index
         self._places = _Places()
@@ -451,13 +451,13 @@ def _live_keys(store: TableStore, snapshot: Snapshot | None, names: tuple[str, .
     if snapshot is None:
         return
     # A batch read may skip level 0 until it is compacted, but keys of level 0 are needed too.
-    merging = store.with_schema(store.schema.with_options({CoreOptions.DELETION_VECTORS_MERGE_ON_READ.key(): "true"}))
+    merging = store.with_schema(store.schema.with_options({TableOptions.deletion_vectors_merge_on_read.key(): "true"}))
     index = store.manifests.read_index(snapshot.index_manifest) if snapshot.index_manifest else []
     live = [entry for entry in store.manifests.live(snapshot) if entry.bucket >= 0]
     splits = plan_splits(merging, snapshot.id, live, deletions_of(store, index))
     reader = SplitReader(merging, FileSchemas(store), plan_projection(store.schema.fields, names))
     sources: list[Callable[[], Iterator[Piece]]] = [partial(_pieces, reader, split) for split in splits]
-    yield from in_order(sources, threads=store.options.get(CoreOptions.LAKEWRIGHT_READ_THREADS), ahead_max=4)
+    yield from in_order(sources, threads=store.options.lakewright_read_threads, ahead_max=4)
 
 
 def _pieces(reader: SplitReader, split: DataSplit) -> Iterator[Piece]:

@@ -18,7 +18,6 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spec.bucket_hash import row_hashes
 from lakewright.spec.manifest import HASH, IndexEntry, IndexFile
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
 from lakewright.storage.table_layout import check_file_name
 from lakewright.write.bucket_assignment import Assigner, BucketLimits, Buckets, HashArray, KeyHashes
 from lakewright.write.bucket_routing import (
@@ -250,7 +249,7 @@ class HashFiles:
 
 def _threads(store: TableStore, files: int) -> int:
     """Return how many files to read or write at a time; a writer with one thread works in a fixed order."""
-    return min(_THREADS if store.options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS) > 1 else 1, files)
+    return min(_THREADS if store.options.lakewright_write_threads > 1 else 1, files)
 
 
 def hash_file_path(store: TableStore, place: PartitionBucket, file: IndexFile) -> str:

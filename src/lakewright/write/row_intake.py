@@ -15,7 +15,7 @@ from lakewright.lsm.merge_rows import MergeRules
 from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import to_arrow_field
 from lakewright.spec.system_columns import DELETE, INSERT, KIND_NAMES, UPDATE_BEFORE, VALUE_KIND
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode, TableSchema
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.write.alignment import Aligner
@@ -128,11 +128,11 @@ def refuse_others_than_inserts(kinds: Kinds, *, table: str) -> None:
         )
 
 
-def kept(kinds: Kinds, options: CoreOptions) -> npt.NDArray[np.bool_] | None:
+def kept(kinds: Kinds, options: TableOptions) -> npt.NDArray[np.bool_] | None:
     """Return which rows are written: options may leave out deletes and old values of updates. None: all rows."""
-    if options.get(CoreOptions.IGNORE_DELETE):
+    if options.ignore_delete:
         keep = (kinds & 1) == 0  # -U and -D have odd numbers
-    elif options.get(CoreOptions.IGNORE_UPDATE_BEFORE):
+    elif options.ignore_update_before:
         keep = kinds != UPDATE_BEFORE
     else:
         return None
@@ -190,8 +190,8 @@ class KeyedIntake(Intake):
         self, schema: TableSchema, *, table: str, write_cols: Sequence[str] | None, keys_only: bool = False
     ) -> None:
         super().__init__(schema, schema.fields, table=table, write_cols=write_cols)
-        self._options = schema.core_options
-        self._kind_field = self._options.get(CoreOptions.ROWKIND_FIELD)
+        self._options = schema.table_options
+        self._kind_field = self._options.rowkind_field
         self._keys_only = keys_only
         names = {*schema.primary_keys, *schema.partition_keys}
         if keys_only:
@@ -199,7 +199,7 @@ class KeyedIntake(Intake):
             needed = schema.primary_keys if schema.bucket_mode is BucketMode.KEY_DYNAMIC else names
             self._aligner = Aligner(schema.fields, table=table, write_cols=write_cols, needed=needed)
         self._keys = tuple(field for field in schema.fields if field.name in names)
-        nullable = self._options.get(CoreOptions.PRIMARY_KEY_NULLABLE)
+        nullable = self._options.primary_key_nullable
         self._not_null = () if nullable else schema.primary_keys
         self._arrow_schema = pa.schema([to_arrow_field(VALUE_KIND), *self._aligner.schema])
         self._merging = MergeRules.of_schema(schema, table=table)

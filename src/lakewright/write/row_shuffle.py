@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from lakewright.spec.bucket_hash import row_hashes
 from lakewright.spec.manifest import EMPTY_ROW
-from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import BucketMode, TableSchema
 from lakewright.write.bucket_assignment import BUCKETS_MAX, Assigner, channels_of
 from lakewright.write.bucket_routing import HashRouter, Routing, RowGroup, group_rows, number_partitions, route
@@ -73,15 +72,15 @@ def receivers_for(job: WriteJob, *, writers: int, rows: int | None, assigners_ma
         case BucketMode.KEY_DYNAMIC:
             return ShuffleTargets(1)
         case BucketMode.HASH_FIXED if not schema.partition_keys:
-            return ShuffleTargets(max(1, min(writers, options.bucket())))
+            return ShuffleTargets(max(1, min(writers, options.bucket)))
         case BucketMode.HASH_DYNAMIC:
-            initial = options.get(CoreOptions.DYNAMIC_BUCKET_INITIAL_BUCKETS)
+            initial = options.dynamic_bucket_initial_buckets
             if initial is None and schema.partition_keys:
                 initial = 1
             elif initial is None:
-                bucket_rows = options.get(CoreOptions.DYNAMIC_BUCKET_TARGET_ROW_NUM)
+                bucket_rows = options.dynamic_bucket_target_row_num
                 initial = writers if rows is None else min(writers, -(-rows // max(1, bucket_rows)))
-            buckets_max = options.get(CoreOptions.DYNAMIC_BUCKET_MAX_BUCKETS)
+            buckets_max = options.dynamic_bucket_max_buckets
             buckets_max = buckets_max if buckets_max > 0 else BUCKETS_MAX
             assigners = max(1, min(initial, assigners_max or BUCKETS_MAX, buckets_max))
             groups = max(1, writers // assigners) if schema.partition_keys else 1

@@ -24,7 +24,7 @@ from lakewright.spec.manifest import APPEND
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.schema_checks import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.write.bucket_assignment import BUCKETS_MAX, Assigner
 from lakewright.write.bucket_routing import (
@@ -125,7 +125,7 @@ class WriteJob:
     @property
     def partial_columns(self) -> tuple[str, ...] | None:
         """The columns of files that hold only some of them, which only data evolution allows; None for all columns."""
-        return self.write_cols if self.store.options.data_evolution_enabled() else None
+        return self.write_cols if self.store.options.data_evolution_enabled else None
 
 
 def _checked_columns(store: TableStore, columns: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -141,7 +141,7 @@ def _checked_columns(store: TableStore, columns: tuple[str, ...]) -> tuple[str, 
         raise InvalidInputError(
             f"table {store.name}: name each column to write once, and at least one", table=store.name
         )
-    needs_keys = bool(store.schema.primary_keys) or store.options.data_evolution_enabled()
+    needs_keys = bool(store.schema.primary_keys) or store.options.data_evolution_enabled
     keys = (*store.schema.primary_keys, *store.schema.partition_keys) if needs_keys else ()
     missing = [key for key in keys if key not in columns]
     if missing:
@@ -186,7 +186,7 @@ class TableWriter:
         self._live = _live_buckets(job)
         self._router = _router_of(self._task)
         self._buffer = _buffer_of(self._task, self._live, job.file_plan)
-        self._stage_bytes = min(STAGE_BYTES, max(1 << 20, store.options.get(CoreOptions.WRITE_BUFFER_SIZE)) // 8)
+        self._stage_bytes = min(STAGE_BYTES, max(1 << 20, store.options.write_buffer_size) // 8)
         self._stage: list[pa.Table] = []
         self._staged_bytes = 0
         self._rows: dict[PartitionBucket, int] = {}
@@ -391,7 +391,7 @@ class TableWriter:
                 table=self._store.name,
                 bucket=bucket,
             )
-        limit = self._store.options.bucket() if mode is BucketMode.HASH_FIXED else 1
+        limit = self._store.options.bucket if mode is BucketMode.HASH_FIXED else 1
         if not 0 <= bucket < limit:
             raise InvalidInputError(
                 f"table {self._store.name}: there is no bucket {bucket}; it has the buckets 0 to {limit - 1}",
@@ -440,7 +440,7 @@ def _live_buckets(job: WriteJob) -> LiveBuckets | None:
         case _ if job.overwrite:
             return None
         case BucketMode.HASH_FIXED:
-            return LiveBuckets(job.store, job.store.options.bucket())
+            return LiveBuckets(job.store, job.store.options.bucket)
         case BucketMode.HASH_DYNAMIC | BucketMode.KEY_DYNAMIC:
             return LiveBuckets(job.store, None)
         case BucketMode.POSTPONE if job.real_buckets:
@@ -477,15 +477,15 @@ def _buffer_of(task: WriteTask, live: LiveBuckets | None, plan: FilePlan) -> Buf
     return _append_buffer(task, plan, live)
 
 
-def _limits_of(options: CoreOptions) -> BufferLimits:
+def _limits_of(options: TableOptions) -> BufferLimits:
     """Return how much memory and how many threads a buffer may use, by the options of the table."""
-    budget = max(1 << 20, options.get(CoreOptions.WRITE_BUFFER_SIZE))
-    spillable = options.get(CoreOptions.WRITE_BUFFER_SPILLABLE)
+    budget = max(1 << 20, options.write_buffer_size)
+    spillable = options.write_buffer_spillable
     # Where snapshots order the rows, one commit must not write a key twice, so all rows of a commit are merged.
-    spillable = spillable or options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING)
+    spillable = spillable or options.sequence_snapshot_ordering
     return BufferLimits(
         budget_bytes=budget - budget // 4,  # the rest is for staged rows, their copy by routing, and the encoders
-        threads=options.get(CoreOptions.LAKEWRIGHT_WRITE_THREADS),
+        threads=options.lakewright_write_threads,
         spillable=spillable,
     )
 
@@ -508,7 +508,7 @@ def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
     changelog = FilePlan.keyed(store.schema, level=0, changelog=True)
     names = FileNames(task, data, changelog)
     # The changelog of an overwrite would lack the rows that it replaces, so none is written.
-    producer = store.options.get(CoreOptions.CHANGELOG_PRODUCER)
+    producer = store.options.changelog_producer
     with_changelog = producer is ChangelogProducer.INPUT and not task.overwrite
 
     def rolling_file(place: PartitionBucket, plan: FilePlan) -> RollingFile:
@@ -554,7 +554,7 @@ def rerouting(store: TableStore) -> Reroute | None:
 
 def rerouted(store: TableStore, messages: Sequence[CommitMessage], attempt: int) -> list[CommitMessage]:
     """Write the rows of messages again, into the buckets that their keys have by now; the old files stay."""
-    has_kind_column = store.options.get(CoreOptions.ROWKIND_FIELD) is not None  # among the columns of the table
+    has_kind_column = store.options.rowkind_field is not None  # among the columns of the table
     job = WriteJob.new(store, write_id=messages[0].write_id)
     read = ReadBuilder(store).with_include_row_kind().new_read()
     with job.open_writer(_TASKS_FROM + attempt) as writer:

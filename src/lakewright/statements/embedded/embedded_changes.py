@@ -45,7 +45,7 @@ from lakewright.read.split_sharing import cut_split
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.statements import change_query as planned
 from lakewright.statements.bind_tables import BoundStatement
 from lakewright.statements.change_pushdown import Verb, guard, pruning, verb_of
@@ -65,7 +65,7 @@ _ONLY = TaskId(0, 0)
 
 def in_zone(evaluation: DuckDBEvaluation, table: FileStoreTable) -> FileStoreTable:
     """Return a table whose conditions take a time without a zone as a time in the zone of the session."""
-    return table.copy({CoreOptions.LAKEWRIGHT_TIME_ZONE.key(): evaluation.lookup.zone})
+    return table.copy({TableOptions.lakewright_time_zone.key(): evaluation.lookup.zone})
 
 
 def change_rows(evaluation: DuckDBEvaluation, statement: Update | Delete | MergeInto) -> UpdateResult:

@@ -15,7 +15,7 @@ from lakewright.display import GRID_ROWS, grid
 from lakewright.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import from_arrow_type
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.statements.bind_tables import BoundStatement, bind
 from lakewright.statements.catalog_commands import described, shown_type
 from lakewright.statements.embedded.dialect_values import INTERVALS, NULL, spark_type
@@ -62,7 +62,7 @@ from lakewright.write.input_data import ArrowData, batches_of
 # statement may read the table that it writes. Invariant: a statement that fails changes nothing.
 
 _MODE = "spark.sql.sources.partitionOverwriteMode"
-_DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
+_DYNAMIC = TableOptions.dynamic_partition_overwrite.key()
 
 
 def insert(evaluation: DuckDBEvaluation, statement: Insert) -> CommitResult:

@@ -226,7 +226,7 @@ def test_options_of_a_table_say_how_files_are_written() -> None:
         DataField(1, "b", AtomicType("STRING")),
         DataField(2, "c", AtomicType("STRING")),
     ]
-    given = WriteOptions.from_core_options(
+    given = WriteOptions.from_table_options(
         TableOptions.from_dict(
             {
                 "metadata.stats-keep-first-n-columns": "2",

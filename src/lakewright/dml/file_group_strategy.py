@@ -28,7 +28,7 @@ from lakewright.dml.row_changes import (
     updated_rows,
     with_updates,
 )
-from lakewright.errors import LakewrightError, UnsupportedError, with_table_name
+from lakewright.errors import LakewrightError, UnsupportedError
 from lakewright.formats.data_file_writer import FilePlan, SequenceNumbers, cap_sequence_numbers, preserved_fields
 from lakewright.formats.deletion_vectors import distinct
 from lakewright.metadata.table_store import TableStore
@@ -39,7 +39,6 @@ from lakewright.read.split_reader import SplitReader
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.manifest import APPEND, DataFile
 from lakewright.spec.scalars import to_array
-from lakewright.spec.schema_checks import check_supported_for_write
 from lakewright.spec.system_columns import ROW_ID, SEQUENCE_NUMBER
 from lakewright.write.row_intake import Intake
 from lakewright.write.table_writer import TableWriter, WriteJob
@@ -61,8 +60,6 @@ _UNBOUNDED = (1 << 62) - 1  # bytes or rows of a file that must not be split
 
 def apply_columns(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, attempt: int = 0) -> AppliedChanges:
     """Apply changes of groups of a table with data evolution; `task` and `attempt` are part of every file name."""
-    with with_table_name(job.store.name):
-        check_supported_for_write(job.store.schema)
     task_ = _ColumnFileTask(job, f"{job.write_id}-{task}-{attempt}-", FileSchemas(job.store))
     out = AppliedChanges()
     try:

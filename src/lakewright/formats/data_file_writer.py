@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -63,6 +63,11 @@ _EXTENSIONS = {"zstd": "zst", "zstandard": "zst", "gzip": "gz", "bzip2": "bz2"}
 _KEY_STATS = StatsMode("truncate", 128)  # of key columns; no option changes it
 
 
+def written_fields(schema: TableSchema, write_cols: Collection[str] | None) -> tuple[DataField, ...]:
+    """Return the columns of a write that names some of them, in schema order; all columns for None."""
+    return schema.fields if write_cols is None else tuple(f for f in schema.fields if f.name in write_cols)
+
+
 @dataclass(frozen=True, slots=True)
 class FilePlan:
     """What all data files of one writer have in common: format, columns, sizes, names, statistics."""
@@ -86,8 +91,8 @@ class FilePlan:
     @classmethod
     def of_schema(cls, schema: TableSchema, write_cols: tuple[str, ...] | None = None) -> FilePlan:
         """Return the plan of an append table's files; `write_cols` names the columns of files that do not have all."""
-        fields = schema.fields if write_cols is None else tuple(f for f in schema.fields if f.name in write_cols)
-        plan = cls._of_options(schema, tuple(fields), level=0)
+        fields = written_fields(schema, write_cols)
+        plan = cls._of_options(schema, fields, level=0)
         return replace(plan, write_cols=None if write_cols is None else tuple(f.name for f in fields))
 
     @classmethod
@@ -128,7 +133,7 @@ class FilePlan:
         options = schema.table_options
         file_format = options.file_format_per_level.get(level) or options.file_format
         prefix = options.data_file_prefix
-        write = WriteOptions.from_core_options(options, fields, level=level)
+        write = WriteOptions.from_table_options(options, fields, level=level)
         if changelog:
             file_format = options.changelog_file_format or file_format
             prefix = options.changelog_file_prefix
@@ -151,7 +156,8 @@ class FilePlan:
     def _later_formats(cls, schema: TableSchema, plan: FilePlan) -> tuple[tuple[str, WriteOptions], ...]:
         """Return the other formats, with their options, that a compaction writes rows of level 0 in."""
         options = schema.table_options
-        levels = range(1, options.level_count)
+        differ = options.file_format_per_level or options.file_compression_per_level
+        levels = range(1, options.level_count if differ else 1)
         plans = [cls._of_options(schema, plan.fields, level=level) for level in levels]
         if options.changelog_producer is not ChangelogProducer.NONE:
             plans += [cls._of_options(schema, plan.fields, level=level, changelog=True) for level in (0, *levels)]

@@ -78,7 +78,7 @@ class WriteOptions:
     dictionary: bool = True
 
     @classmethod
-    def from_core_options(cls, options: TableOptions, fields: Sequence[DataField], *, level: int = 0) -> WriteOptions:
+    def from_table_options(cls, options: TableOptions, fields: Sequence[DataField], *, level: int = 0) -> WriteOptions:
         """Read a table's options, for files of one level."""
         text = options.values
         block = options.file_block_size

@@ -189,7 +189,7 @@ class PartialUpdate:
             keys=frozenset(schema.primary_keys),
             required=frozenset(f.name for f in schema.fields if not f.type.nullable) - {*schema.primary_keys},
             ignore_delete=options.ignore_delete,
-            remove_on_delete=options.get(_REMOVE),
+            remove_on_delete=options.partial_update_remove_record_on_delete,
             clearable=frozenset(schema.field_names)
             - {*schema.primary_keys, *options.sequence_field}
             - {name for group in groups for name in group.names}
@@ -414,7 +414,7 @@ class _Plan:
 
 def _sequence_groups(schema: TableSchema) -> tuple[SequenceGroup, ...]:
     """Read `fields.<g1>[,<g2>].sequence-group` = columns."""
-    removing = _names(schema.table_options.get(_REMOVE_GROUP) or "")
+    removing = _names(schema.table_options.partial_update_remove_record_on_sequence_group or "")
     groups: list[SequenceGroup] = []
     owner: dict[str, str] = {}
     for key in sorted(schema.options):

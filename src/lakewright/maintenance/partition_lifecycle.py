@@ -314,7 +314,7 @@ def _refused(store: TableStore, action: str, reason: str) -> UnsupportedError:
 def _reporter(store: TableStore) -> _Action:
     """Return the action that tells the server of an option about a partition."""
     option = TableOptions.partition_mark_done_action_http_url
-    url = store.options.get(option) or ""
+    url = store.options.partition_mark_done_action_http_url or ""
     if urlsplit(url).scheme not in {"http", "https"}:
         raise InvalidInputError(
             f"{store.name}: the action 'http-report' needs the address of a server: set {option.key()!r} to a URL that "

@@ -61,7 +61,9 @@ def other_branch(store: TableStore, shown: TableStore) -> OtherBranch | None:
     newest snapshot is read that is not later, and its first one if all are later. A tag names a state of the table's
     own branch, which is then read alone.
     """
-    named = {option: (store.options.get(option) or "").strip() for option in (_FALLBACK, _PRIMARY)}
+    options = store.options
+    named = {_FALLBACK: options.scan_fallback_branch or "", _PRIMARY: options.scan_primary_branch or ""}
+    named = {option: name.strip() for option, name in named.items()}
     given = [option for option, name in named.items() if name]
     if len(given) > 1:
         raise InvalidInputError(

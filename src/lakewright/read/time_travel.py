@@ -63,7 +63,7 @@ def with_snapshot_schema(store: TableStore) -> TableStore | None:
 
 def first_since_creation(store: TableStore) -> Snapshot | None:
     """Return the snapshot after the last one from before `scan.creation-time-millis`; None if one of the two is not."""
-    millis = store.options.get(_CREATION)
+    millis = store.options.scan_creation_time_millis
     try:
         before = store.snapshots.at_timestamp((millis or 0) - 1)
     except NotFoundError:
@@ -76,9 +76,9 @@ def created_since(store: TableStore, result: ScanResult) -> ScanResult:
 
     `scan.creation-time-millis` means the same if no snapshot is known to have been the first after that time.
     """
-    millis = store.options.get(_FILE_CREATION)
+    millis = store.options.scan_file_creation_time_millis
     if millis is None and _CREATION.key() in store.options.values and first_since_creation(store) is None:
-        millis = store.options.get(_CREATION)
+        millis = store.options.scan_creation_time_millis
     if millis is None:
         return result
     kept = tuple(entry for entry in result.entries if _creation_millis(entry) >= millis)

@@ -292,7 +292,7 @@ def check_distribution(job: WriteJob, distribution: str | None) -> WriteDistribu
     option = TableOptions.lakewright_write_distribution
     if distribution is not None and not isinstance(distribution, str):
         raise InvalidInputError(f"distribution takes {option.kind.allowed}, not {distribution!r}")
-    chosen = job.store.options.get(option) if distribution is None else option.parse(distribution)
+    chosen = job.store.options.lakewright_write_distribution if distribution is None else option.parse(distribution)
     dynamic = job.store.schema.bucket_mode in SINGLE_WRITER_MODES
     if distribution is not None and chosen is WriteDistribution.NONE and (dynamic or job.real_buckets):
         raise InvalidInputError(

@@ -48,10 +48,10 @@ def check_schema(schema: TableSchema) -> None:
 
 
 def _check_branches(options: TableOptions) -> None:
-    keys = TableOptions.scan_fallback_branch, TableOptions.scan_primary_branch
-    if all((options.get(key) or "").strip() for key in keys):
+    if (options.scan_fallback_branch or "").strip() and (options.scan_primary_branch or "").strip():
         raise InvalidInputError(
-            f"only one of {keys[0].key()!r} and {keys[1].key()!r} may be set: remove the other", option=keys[1].key()
+            "only one of 'scan.fallback-branch' and 'scan.primary-branch' may be set: remove the other",
+            option=TableOptions.scan_primary_branch.key(),
         )
 
 
@@ -190,7 +190,7 @@ def _check_merging(schema: TableSchema) -> None:
 
 def _check_ignored(schema: TableSchema) -> None:
     option = TableOptions.changelog_producer_row_deduplicate_ignore_fields
-    for name in schema.table_options.get(option):
+    for name in schema.table_options.changelog_producer_row_deduplicate_ignore_fields:
         if name not in schema.field_names:
             raise InvalidInputError(f"{option.key()!r} names {name!r}, which is no column", option=option.key())
 

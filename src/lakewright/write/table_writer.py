@@ -14,7 +14,14 @@ import pyarrow as pa
 from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.table_commit import Reroute
 from lakewright.errors import InvalidInputError, LakewrightError, with_table_name
-from lakewright.formats.data_file_writer import FilePlan, RollingFile, SequenceNumbers, preserved_fields, wall_clock_ms
+from lakewright.formats.data_file_writer import (
+    FilePlan,
+    RollingFile,
+    SequenceNumbers,
+    preserved_fields,
+    wall_clock_ms,
+    written_fields,
+)
 from lakewright.lsm.merge_rows import MergeRules
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.projection import ROW_KIND
@@ -112,8 +119,7 @@ class WriteJob:
         schema, name = self.store.schema, self.store.name
         if schema.primary_keys:
             return KeyedIntake(schema, table=name, write_cols=self.write_cols, keys_only=self.keys_only)
-        fields = FilePlan.of_schema(schema, self.partial_columns).fields
-        return Intake(schema, fields, table=name, write_cols=self.write_cols)
+        return Intake(schema, written_fields(schema, self.partial_columns), table=name, write_cols=self.write_cols)
 
     @property
     def file_plan(self) -> FilePlan:
@@ -166,8 +172,6 @@ class TableWriter:
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         store = job.store
-        with with_table_name(store.name):
-            check_supported_for_write(store.schema)
         self._job = job
         self._store = store
         self._task = WriteTask(
@@ -185,7 +189,7 @@ class TableWriter:
         self._intake = job.new_intake()
         self._live = _live_buckets(job)
         self._router = _router_of(self._task)
-        self._buffer = _buffer_of(self._task, self._live, job.file_plan)
+        self._buffer = _buffer_of(job, self._task, self._live)
         self._stage_bytes = min(STAGE_BYTES, max(1 << 20, store.options.write_buffer_size) // 8)
         self._stage: list[pa.Table] = []
         self._staged_bytes = 0
@@ -467,14 +471,14 @@ def _router_of(task: WriteTask) -> Router:
             return RealBucketsRouter(task) if task.real_buckets else PostponeRouter(task)
 
 
-def _buffer_of(task: WriteTask, live: LiveBuckets | None, plan: FilePlan) -> Buffer:
-    """Return the buffer of one writer; `plan` is that of append tables. Sequence numbers follow those in `live`."""
+def _buffer_of(job: WriteJob, task: WriteTask, live: LiveBuckets | None) -> Buffer:
+    """Return the buffer of one writer. Sequence numbers follow those in `live`."""
     schema = task.store.schema
     if schema.bucket_mode is BucketMode.POSTPONE and not task.real_buckets:
         return _append_buffer(task, postpone_plan(task), live)
     if schema.primary_keys:
         return _keyed_buffer(task, live)
-    return _append_buffer(task, plan, live)
+    return _append_buffer(task, job.file_plan, live)
 
 
 def _limits_of(options: TableOptions) -> BufferLimits:

@@ -49,6 +49,7 @@ INTERNAL = {
     "OtherBranch": "a branch that is read beside that of the table, for reads and engines",
     "PreparedChange": "a change of rows before its commit",
     "Projection": "the columns of a read, for the engines",
+    "Mutability": "when an option of an existing table can get another value",
     "TableOptions": "the parsed options of a table, which table.options shows in the form of pypaimon",
     "SeenSnapshot": "what identifies the snapshot that the writer of a commit message saw, which the commit reads",
     "MergeSide": "which of the two tables of a merge a ColumnRef is of, as source_col and target_col say",

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from lakewright.errors import UnsupportedError
-from lakewright.spec import option_table
+from lakewright.spec import option_checks, option_table
 from lakewright.spec.option_checks import check_not_refused, nearest
 from lakewright.spec.option_table import REFUSED, RULES, Handling, rule_of, spelled
-from lakewright.spec.option_values import ConfigOption
-from lakewright.spec.table_options import TableOptions
+from lakewright.spec.option_values import ConfigOption, Mutability
+from lakewright.spec.table_options import KNOWN_OPTIONS, TableOptions
 from support.options_page import KEYS, PAGE, options_page
 
 TESTS = Path(__file__).parents[1]
@@ -68,6 +68,12 @@ def test_an_honoured_key_is_used_and_a_harmless_one_is_not() -> None:
     assert [key for key in sorted(honoured - old_names - ABOUT_OPTIONS) if not is_used(key)] == []
     harmless = {key for key, rule in RULES.items() if rule.handling is Handling.HARMLESS}
     assert [key for key in sorted(harmless & NAMES.keys() - IN_PART) if is_used(key)] == []
+
+
+def test_an_option_that_never_changes_says_why() -> None:
+    assert {
+        option.key() for option in KNOWN_OPTIONS if option.mutability is Mutability.NEVER
+    } == option_checks._NEVER.keys()
 
 
 def test_whatever_is_not_honoured_says_why() -> None:

@@ -20,118 +20,49 @@ from lakewright.spec.option_values import (
     MIB,
     TIB,
     ChangelogProducer,
+    Mutability,
     OptionKind,
     SortOrder,
     parse_memory,
 )
 
 # ---- Keys and defaults -----------------------------------------------------------------------------------------------
-# A line without a default is an option without one.
+# The options of `TableOptions` are here too, with the types that pypaimon gives them. Below are keys that lakewright
+# does not read, and those with another type or default. A line without a default is an option without one.
 
 OPTION_TABLE = """
-add-column-before-partition                             bool               false
 auto-create                                             bool               false
 blob-as-descriptor                                      bool               false
-blob-descriptor-field                                   str
-blob-field                                              str
-blob-view-field                                         str
 blob-view.resolve.enabled                               bool               true
 blob.copy-buffer-size                                   size               4 kb
 blob.target-file-size                                   size               256 mb
-branch                                                  str                main
-bucket                                                  int                -1
-bucket-key                                              str
-changelog-file.format                                   str
-changelog-producer                                      ChangelogProducer  none
-commit.max-retries                                      int                10
-commit.max-retry-wait                                   time               10000 ms
-commit.min-retry-wait                                   time               10 ms
 commit.native.enabled                                   bool               false
-commit.timeout                                          time
-commit.user-prefix                                      str
-data-evolution.enabled                                  bool               false
 data-evolution.row-id-conflict-rewrite.max-size         size               256 mb
 data-evolution.row-sidecar.enabled                      bool               false
 data-evolution.row-sidecar.max-selected-rows            int                4096
 data-evolution.row-sidecar.max-selection-ratio          float              0.05
 data-evolution.write-cols-optimization.enabled          bool               false
-data-file.external-paths                                str
-data-file.external-paths.specific-fs                    str
-data-file.external-paths.strategy                       str                none
-data-file.external-paths.weights                        str
-data-file.path-directory                                str
-data-file.prefix                                        str                data-
-deletion-vectors.enabled                                bool               false
-deletion-vectors.merge-on-read                          bool               false
-dynamic-bucket.max-buckets                              int                -1
-dynamic-bucket.target-row-num                           int                2000000
-dynamic-partition-overwrite                             bool               true
-file.block-size                                         size
-file.compression                                        str                zstd
-file.compression.per.level                              map
-file.compression.zstd-level                             int                1
-file.format                                             str                parquet
-file.format.per.level                                   map
-ignore-delete                                           bool               false
-incremental-between-timestamp                           str
-index-file-in-data-file-dir                             bool               false
-manifest-sort.enabled                                   bool               false
-manifest.compression                                    str                zstd
 manifest.sidecar.enabled                                bool
-manifest.target-file-size                               size               8 mb
-merge-engine                                            MergeEngine        deduplicate
 metadata.stats-mode                                     str                none
 parquet.filter.columnindex.enabled                      bool               true
 parquet.write-page-index.enabled                        bool
-partition.default-name                                  str                __DEFAULT_PARTITION__
-partition.legacy-name                                   bool               true
-path                                                    str
-postpone.batch-write-fixed-bucket                       bool               true
-postpone.batch-write-fixed-bucket.max-parallelism       int                2048
-postpone.default-bucket-num                             int
-postpone.target-row-num-per-bucket                      int
-postpone.target-size-per-bucket                         size               1 gb
-primary-key.nullable                                    bool               false
 query-auth.enabled                                      bool               false
-read.batch-size                                         int                1024
 read.native.enabled                                     bool               false
-read.parallelism                                        int
-row-tracking.enabled                                    bool               false
-row-tracking.partition-group-on-commit                  bool               true
-scan.creation-time-millis                               int
-scan.fallback-branch                                    str
-scan.file-creation-time-millis                          int
 scan.manifest.parallelism                               int                16
 scan.mode                                               StartupMode        default
 scan.native-plan.enabled                                bool               false
-scan.snapshot-id                                        int
-scan.tag-name                                           str
-scan.timestamp                                          str
-scan.timestamp-millis                                   int
-scan.version                                            str
-scan.watermark                                          int
-sequence.field                                          str
-sequence.field.sort-order                               SortOrder          ascending
 snapshot.ignore-empty-commit                            bool               true
-source.split.open-file-cost                             size               4 mb
-source.split.target-size                                size               128 mb
-target-file-row-num                                     int                9223372036854775807
-target-file-size                                        size
-type                                                    str                table
 variant.shreddingSchema                                 str
 write.native.enabled                                    bool               false
 """
 
 # The keys that cannot be changed once a table has snapshots.
 IMMUTABLE_OPTIONS = frozenset(
-    """
-    type bucket-key bucket-function.type data-file.path-directory merge-engine sequence.snapshot-ordering
-    aggregation.remove-record-on-delete partial-update.remove-record-on-delete
-    partial-update.remove-record-on-sequence-group rowkind.field primary-key primary-key.nullable partition
-    dynamic-bucket.initial-buckets force-lookup row-tracking.enabled data-evolution.enabled index-file-in-data-file-dir
-    blob-field video-frame-field blob-descriptor-field blob-view-field pk-clustering-override
-    """.split()
-)
+    option.key()
+    for option in core_table_options.KNOWN_OPTIONS
+    if option.mutability in {Mutability.NEVER, Mutability.BEFORE_DATA}
+    and option is not core_table_options.TableOptions.path
+) | {"video-frame-field"}
 
 
 # ---- Sizes and durations ---------------------------------------------------------------------------------------------
@@ -234,7 +165,7 @@ def parse_duration_nanos(text: str) -> int:
 
 # ---- Options of tables -----------------------------------------------------------------------------------------------
 # `CoreOptions` has an attribute for each option of pypaimon that lakewright knows, and a method of the same name that
-# returns the value in one map. The table below says their keys, types and defaults, which are pypaimon's.
+# returns the value in one map.
 
 
 class MergeEngine(StrEnum):
@@ -376,7 +307,9 @@ class ConfigOption(option_values.ConfigOption[Any]):
         if not key:
             raise InvalidInputError("Key must not be null.")
         allowed = f"a value of {getattr(clazz, '__name__', clazz)}"
-        kind = OptionKind(allowed, lambda text: OptionsUtils.convert_value(text, clazz))
+        kind = OptionKind(
+            getattr(clazz, "__name__", str(clazz)), allowed, lambda text: OptionsUtils.convert_value(text, clazz)
+        )
         super().__init__(key, kind, default_value)
         object.__setattr__(self, "_clazz", clazz)
         object.__setattr__(self, "_description", description or self.EMPTY_DESCRIPTION)
@@ -749,6 +682,26 @@ _METHODS = {  # where the name of the method does not follow from that of the at
 }
 
 
+def _declared(option: option_values.ConfigOption[Any]) -> ConfigOption:
+    """Return an option of `TableOptions` with the type that pypaimon gives it."""
+    value: Any = option.default
+    match option.kind.type_name:
+        case "size":
+            value = None if value is None else MemorySize(value)
+        case "time":
+            value = None if value is None else timedelta(milliseconds=value)
+        case "map":
+            value = {}
+        case "enum" if type(value).__name__ in _CLASSES:
+            value = _CLASSES[type(value).__name__](value.value)
+            return ConfigOption(option.key(), type(value), default_value=value)
+        case "enum":
+            value = value.value
+        case "str":
+            value = value or None  # pypaimon knows no lists of names
+    return ConfigOption(option.key(), _CLASSES.get(option.kind.type_name, str), default_value=value)
+
+
 def _option(line: str) -> ConfigOption:
     key, kind, *default = line.split(maxsplit=2)
     clazz = _CLASSES[kind]
@@ -767,7 +720,8 @@ def _method(option: ConfigOption) -> Callable[..., Any]:
     return value_of
 
 
-_OPTIONS = {option.key(): option for option in map(_option, OPTION_TABLE.strip().splitlines())}
+_OPTIONS = {option.key(): option for option in map(_declared, core_table_options.KNOWN_OPTIONS)}
+_OPTIONS |= {option.key(): option for option in map(_option, OPTION_TABLE.strip().splitlines())}
 for _key, _one in _OPTIONS.items():
     _name = _NAMES.get(_key) or _key.replace(".", "_").replace("-", "_").upper()
     setattr(CoreOptions, _name, _one)

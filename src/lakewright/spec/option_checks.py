@@ -22,7 +22,7 @@ from lakewright.spec.option_table import (
     is_of_storage,
     rule_of,
 )
-from lakewright.spec.option_values import ChangelogProducer, ConfigOption
+from lakewright.spec.option_values import ChangelogProducer, ConfigOption, Mutability
 from lakewright.spec.table_options import KNOWN_OPTIONS, TableOptions
 
 # ---- Unknown and refused keys ----------------------------------------------------------------------------------------
@@ -138,31 +138,6 @@ _NEVER = {
     TableOptions.primary_key.key(): "create another table, or drop the primary key of an empty one",
     TableOptions.partition.key(): "create another table",
 }
-_FIXED_BY_DATA = frozenset(
-    option.key()
-    for option in (
-        TableOptions.bucket_key,
-        TableOptions.bucket_function_type,
-        TableOptions.data_file_path_directory,
-        TableOptions.merge_engine,
-        TableOptions.sequence_snapshot_ordering,
-        TableOptions.aggregation_remove_record_on_delete,
-        TableOptions.partial_update_remove_record_on_delete,
-        TableOptions.partial_update_remove_record_on_sequence_group,
-        TableOptions.rowkind_field,
-        TableOptions.primary_key_nullable,
-        TableOptions.dynamic_bucket_initial_buckets,
-        TableOptions.force_lookup,
-        TableOptions.row_tracking_enabled,
-        TableOptions.data_evolution_enabled,
-        TableOptions.index_file_in_data_file_dir,
-        TableOptions.blob_field,
-        TableOptions.blob_descriptor_field,
-        TableOptions.blob_view_field,
-        TableOptions.pk_clustering_override,
-    )
-)
-_ONLY_ON = {TableOptions.ignore_delete.key(), TableOptions.ignore_update_before.key()}
 _BY_KEY: dict[str, ConfigOption[object]] = {key: o for o in KNOWN_OPTIONS for key in (o.key(), *o.old_names)}
 
 # Options whose value lists columns, and those whose key names some.
@@ -281,7 +256,7 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
     old, new = TableOptions(options).get(option), TableOptions(after).get(option)
     if not has_snapshot or old == new:
         return
-    if option.key() in _FIXED_BY_DATA:
+    if option.mutability is Mutability.BEFORE_DATA:
         raise _refusal(key, f"cannot change from {old!r} to {new!r}", "the table has data written under it")
     if option is TableOptions.bucket and min(TableOptions(options).bucket, TableOptions(after).bucket) < 0:
         raise _refusal(key, f"cannot change from {old} to {new}", "only one fixed number can become another")
@@ -291,7 +266,7 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
         raise _refusal(
             key, f"cannot change from {old} to {new}", "levels that were merged by one rule would be read by another"
         )
-    if option.key() in _ONLY_ON and not new:
+    if option.mutability is Mutability.TURN_ON and not new:
         raise _refusal(key, "cannot be turned off", "the rows it dropped are gone")
 
 

@@ -1,7 +1,9 @@
 """The table of all option keys that implementations of Paimon know, and how each is handled.
 
-A key is honoured, harmless, refused when written or read, or warned about, so that no option is ignored in silence; a
-key that is not here gets a warning with the nearest one that is. `docs/options.md` is made of this table.
+A key is honoured, harmless, refused when written or read, or warned about, so that no option is ignored in silence; an
+unknown key causes a warning with the most similar known one. The options that `TableOptions` declares are honoured
+unless this table says otherwise; their type, default and when they can change are in the declaration. A rule has all of
+it, and `docs/options.md` is made from the rules.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from lakewright.spec.option_values import ConfigOption
 from lakewright.spec.table_options import KNOWN_OPTIONS
 
 
@@ -43,6 +46,7 @@ class OptionRule:
     scope: OptionScope = OptionScope.TABLE
     by_compactors: bool = False  # others leave it to the job that compacts if a table is `write-only`
     metastores: frozenset[str] = frozenset()  # the kinds of catalog that honour it; empty: all of them
+    option: ConfigOption[object] | None = None  # the declaration, where lakewright reads its value
 
     def asks_nothing(self, value: str) -> bool:
         """Return whether an option with this value means the same as no option."""
@@ -56,15 +60,7 @@ class OptionRule:
 # Paragraphs: what is done, why, and indented the keys; behind a key's `=` stand the values that ask for nothing.
 _TABLE = """\
 honoured
-    path branch primary-key partition primary-key.nullable add-column-before-partition
-    alter-column-null-to-not-null.disabled disable-explicit-type-casting partition.default-name
-    partition.legacy-name data-file.prefix data-file.thin-mode data-file.path-directory data-file.external-paths
-    data-file.external-paths.strategy data-file.external-paths.specific-fs data-file.external-paths.weights
-    changelog-file.prefix changelog-file.format changelog-file.compression index-file-in-data-file-dir file.format
-    file.format.per.level file.compression file.compression.per.level file.compression.zstd-level file.block-size
-    file.suffix.include.compression parquet.enable.dictionary target-file-size target-file-row-num
-    metadata.stats-mode metadata.stats-mode.per.level metadata.stats-dense-store
-    metadata.stats-keep-first-n-columns
+    parquet.enable.dictionary
 
 refused when read or written: manifests of other formats than Avro are not read here: read the table with Java, and
 make it again without the option
@@ -122,11 +118,6 @@ harmless: how densely an ORC file is packed; every reader reads both
 harmless: statistics of changelog files, by which no reader skips rows
     changelog-file.stats-mode
 
-honoured
-    bucket bucket-key bucket-function.type dynamic-bucket.target-row-num dynamic-bucket.initial-buckets
-    dynamic-bucket.max-buckets postpone.default-bucket-num postpone.target-size-per-bucket
-    postpone.target-row-num-per-bucket postpone.batch-write-fixed-bucket.max-parallelism
-
 refused when read: rows that still wait for their bucket cannot be merged on read; remove the option, or compact the
 table first
     postpone.merge-on-read=false
@@ -144,15 +135,6 @@ harmless: rows of a bucket always keep their order
 harmless: the buckets of keys are looked up anew for each write, so that none is forgotten
     cross-partition-upsert.bootstrap-parallelism cross-partition-upsert.index-ttl
 
-honoured
-    merge-engine sequence.field sequence.field.sort-order sequence.snapshot-ordering rowkind.field ignore-delete
-    ignore-update-before partial-update.remove-record-on-delete partial-update.remove-record-on-sequence-group
-    aggregation.remove-record-on-delete fields.default-aggregate-function changelog-producer
-    changelog-producer.row-deduplicate changelog-producer.row-deduplicate-ignore-fields
-    write.sequence-number-init-mode deletion-vectors.enabled deletion-vectors.bitmap64
-    deletion-vectors.merge-on-read deletion-vectors.modifiable deletion-vector.index-file.target-size
-    row-tracking.enabled row-tracking.partition-group-on-commit data-evolution.enabled
-
 harmless: a delete always writes the changelog that the table has
     delete.force-produce-changelog
 
@@ -163,13 +145,6 @@ harmless: how row-level changes of such tables are planned; rows and their ids a
     data-evolution.row-sidecar.max-selected-rows data-evolution.row-sidecar.max-selection-ratio
     data-evolution.write-cols-optimization.enabled write.data-evolution.update-conflict-retry.max-attempts
     write.data-evolution.update-conflict-retry.wait-ms
-
-honoured
-    write-only write-buffer-size write-buffer-spillable overwrite-upgrade dynamic-partition-overwrite
-    commit.max-retries commit.timeout commit.min-retry-wait commit.max-retry-wait commit.user-prefix
-    commit.force-compact commit.force-create-snapshot commit.strict-mode.last-safe-snapshot
-    snapshot.ignore-empty-commit manifest.target-file-size manifest.merge-min-count
-    manifest.full-compaction-threshold-size manifest.compression
 
 harmless: no commit adds a file a second time
     commit.discard-duplicate-files
@@ -209,13 +184,6 @@ harmless: indexes are neither written nor read: reads look at the rows themselve
 harmless: a change of a column that has a global index is always refused
     global-index.column-update-action
 
-honoured
-    num-sorted-run.compaction-trigger num-levels
-    compaction.max-size-amplification-percent compaction.size-ratio compaction.force-up-level-0
-    compaction.optimization-interval compaction.total-size-threshold compaction.incremental-size-threshold
-    compaction.min.file-num compaction.small-file-ratio compaction.delete-ratio-threshold
-    compaction.force-rewrite-all-files full-compaction.delta-commits force-lookup
-
 harmless: when and in which portions another engine compacts; rows are the same
     num-sorted-run.stop-trigger compaction.file-num-limit compaction.offpeak-ratio compaction.offpeak.start.hour
     compaction.offpeak.end.hour
@@ -238,19 +206,6 @@ fewer files until table.compact(order_by=...) or another engine sorts them
 warned: table.compact() is refused, because merging files would undo the order that they are in, until
 table.compact(order_by=...) or another engine sorts them
     clustering.incremental=false
-
-honoured
-    record-level.expire-time record-level.time-field tag.default-time-retained consumer-id consumer.changelog-only
-    consumer.ignore-progress
-    snapshot.num-retained.min changelog.num-retained.min snapshot.expire.limit snapshot.num-retained.max
-    snapshot.time-retained changelog.num-retained.max changelog.time-retained consumer.expiration-time
-    partition.expiration-time end-input.check-partition-expire partition.expiration-batch-size
-    partition.expiration-check-interval partition.expiration-max-num partition.expiration-strategy
-    partition.timestamp-formatter partition.timestamp-pattern partition.mark-done-action
-    partition.mark-done-action.http.params partition.mark-done-action.http.url tag.automatic-creation
-    tag.automatic-completion tag.batch.customized-name tag.creation-delay tag.creation-period
-    tag.creation-period-duration tag.num-retained-max tag.period-formatter tag.create-success-file
-    tag.time-expire-enabled sink.process-time-zone sink.watermark-time-zone
 
 harmless: expiry after a commit runs on a thread of its own, and removes no empty directories, which nobody reads
     snapshot.expire.execution-mode snapshot.clean-empty-directories
@@ -290,12 +245,6 @@ harmless: only for 'metadata.iceberg.storage'
 warned: no commit of lakewright registers partitions or tags in a metastore, but a REST server does so itself: repair
 the table there after the commit
     metastore.partitioned-table=false metastore.tag-to-partition metastore.tag-to-partition.preview=none
-
-honoured
-    scan.mode scan.snapshot-id scan.tag-name scan.timestamp scan.timestamp-millis scan.watermark scan.version
-    scan.fallback-branch scan.primary-branch scan.file-creation-time-millis scan.creation-time-millis
-    incremental-between incremental-between-timestamp incremental-between-scan-mode streaming-read-overwrite
-    streaming-read-append-overwrite source.split.target-size source.split.open-file-cost read.parallelism
 
 refused when read: a read shows the rows of all buckets: filter by the bucket key, or read the splits whose bucket is
 the wanted one
@@ -465,6 +414,7 @@ _BY_COMPACTORS = ("snapshot.", "changelog.", "consumer.", "partition.expiration"
 
 
 def _rules() -> Iterator[tuple[str, OptionRule]]:
+    unlisted = {option.key(): option for option in KNOWN_OPTIONS}
     for scope, text in ((OptionScope.TABLE, _TABLE), (OptionScope.CATALOG, _CATALOG)):
         for paragraph in text.strip().split("\n\n"):
             head, _, keys = paragraph.partition("\n    ")
@@ -472,13 +422,22 @@ def _rules() -> Iterator[tuple[str, OptionRule]]:
             handling, _, metastores = what.partition(" by ")
             for entry in keys.split():
                 key, _, idle = entry.partition("=")
-                values = frozenset(idle.split("|")) if idle else frozenset()
-                by_compactors = key.startswith(_BY_COMPACTORS)
-                kinds = frozenset(metastores.split())
-                yield key, OptionRule(Handling(handling), reason, values, scope, by_compactors, kinds)
+                yield (
+                    key,
+                    OptionRule(
+                        Handling(handling),
+                        reason,
+                        idle=frozenset(idle.split("|")) if idle else frozenset(),
+                        scope=scope,
+                        by_compactors=key.startswith(_BY_COMPACTORS),
+                        metastores=frozenset(metastores.split()),
+                        option=unlisted.pop(key, None),
+                    ),
+                )
+    for key, option in unlisted.items():
+        yield key, OptionRule(Handling.HONOURED, by_compactors=key.startswith(_BY_COMPACTORS), option=option)
     for option in KNOWN_OPTIONS:
-        own = (option.key(),) if option.key().startswith("lakewright.") else ()
-        yield from ((key, OptionRule(Handling.HONOURED)) for key in (*own, *option.old_names))
+        yield from ((name, OptionRule(Handling.HONOURED, option=option)) for name in option.old_names)
 
 
 def _handled(*handlings: Handling) -> Mapping[str, OptionRule]:

@@ -63,10 +63,20 @@ class SortOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OptionKind(Generic[T_co]):
-    """A kind of option value: a function that reads its text, and a description of allowed values for errors."""
+    """A kind of option value: its type, what values are allowed, for errors, and a function that reads its text."""
 
+    type_name: str  # bool, int, float, str, enum, size, time or map
     allowed: str
     read: Callable[[str], T_co]
+
+
+class Mutability(StrEnum):
+    """When the option of an existing table can get another value."""
+
+    ALWAYS = "always"
+    BEFORE_DATA = "before data"  # not once there is a snapshot: files were written with the old value
+    TURN_ON = "turn on"  # once there is a snapshot, it can be turned on but not off
+    NEVER = "never"
 
 
 class HasOptionTexts(Protocol):
@@ -90,6 +100,7 @@ class ConfigOption(Generic[T]):
     kind: OptionKind[T]
     default: T
     old_names: tuple[str, ...] = ()
+    mutability: Mutability = Mutability.ALWAYS
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...

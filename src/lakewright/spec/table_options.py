@@ -24,6 +24,7 @@ from lakewright.spec.option_values import (
     ConfigOption,
     E,
     ExternalPathStrategy,
+    Mutability,
     NativeScan,
     OptionKind,
     SortOrder,
@@ -137,40 +138,40 @@ def _is_pair(pair: list[str]) -> bool:
 
 
 def _one_of(members: type[E]) -> OptionKind[E]:
-    return OptionKind("one of " + ", ".join(members), _OneOf(members))
+    return OptionKind("enum", "one of " + ", ".join(members), _OneOf(members))
 
 
 def _words(*words: str) -> OptionKind[str]:
     return OptionKind(
-        "one of " + ", ".join(words), lambda text: words[words.index(text.strip().lower().replace("_", "-"))]
+        "str", "one of " + ", ".join(words), lambda text: words[words.index(text.strip().lower().replace("_", "-"))]
     )
 
 
-_INT = OptionKind("a whole number", _WholeNumber(-MAX_INT - 1, MAX_INT))
-_COUNT = OptionKind("a whole number of at least 1", _WholeNumber(1, MAX_INT))
-_LONG_COUNT = OptionKind("a whole number of at least 1", _WholeNumber(1, MAX_LONG))
-_LONG = OptionKind("a whole number", _WholeNumber(-MAX_LONG - 1, MAX_LONG))
-_BOOL = OptionKind("true or false", _boolean)
-_RATIO = OptionKind("a number from 0 to 1", _ratio)
-_SIZE = OptionKind("a size such as 8 mb", parse_memory)
-_TIME = OptionKind("a duration such as 10 min, 1 h or PT1H", parse_duration_millis)
-_TEXT = OptionKind("a text", str)
-_WORD = OptionKind("a word", _lower)
-_ZONE = OptionKind("a time zone such as UTC, Europe/Berlin or +02:00", _zone)
-_STATS = OptionKind("none, counts, full or truncate(n)", _stats_mode)
-_NAMES = OptionKind("names with commas between them, none of them blank", _names)
-_BUCKET_KEY = OptionKind("names with commas between them", _bucket_key)
-_LEVELS = OptionKind("a list such as 0:avro,5:parquet", _per_level)
-_WEIGHTS = OptionKind("a list of whole numbers of at least 1, separated by commas", _weights)
-_BUCKET = OptionKind("a number of buckets of at least 1, or -1 (dynamic), or -2 (postpone)", _buckets)
+_INT = OptionKind("int", "a whole number", _WholeNumber(-MAX_INT - 1, MAX_INT))
+_COUNT = OptionKind("int", "a whole number of at least 1", _WholeNumber(1, MAX_INT))
+_LONG_COUNT = OptionKind("int", "a whole number of at least 1", _WholeNumber(1, MAX_LONG))
+_LONG = OptionKind("int", "a whole number", _WholeNumber(-MAX_LONG - 1, MAX_LONG))
+_BOOL = OptionKind("bool", "true or false", _boolean)
+_RATIO = OptionKind("float", "a number from 0 to 1", _ratio)
+_SIZE = OptionKind("size", "a size such as 8 mb", parse_memory)
+_TIME = OptionKind("time", "a duration such as 10 min, 1 h or PT1H", parse_duration_millis)
+_TEXT = OptionKind("str", "a text", str)
+_WORD = OptionKind("str", "a word", _lower)
+_ZONE = OptionKind("str", "a time zone such as UTC, Europe/Berlin or +02:00", _zone)
+_STATS = OptionKind("str", "none, counts, full or truncate(n)", _stats_mode)
+_NAMES = OptionKind("str", "names with commas between them, none of them blank", _names)
+_BUCKET_KEY = OptionKind("str", "names with commas between them", _bucket_key)
+_LEVELS = OptionKind("map", "a list such as 0:avro,5:parquet", _per_level)
+_WEIGHTS = OptionKind("str", "a list of whole numbers of at least 1, separated by commas", _weights)
+_BUCKET = OptionKind("int", "a number of buckets of at least 1, or -1 (dynamic), or -2 (postpone)", _buckets)
 _NO_NAMES: tuple[str, ...] = ()
 _NO_LEVELS: Mapping[int, str] = MappingProxyType({})
 _CPUS = os.cpu_count() or 1
 
 
-def _unset(key: str, kind: OptionKind[T]) -> ConfigOption[T | None]:
+def _unset(key: str, kind: OptionKind[T], mutability: Mutability = Mutability.ALWAYS) -> ConfigOption[T | None]:
     """Return an option without a default."""
-    return ConfigOption(key, kind, None)
+    return ConfigOption(key, kind, None, mutability=mutability)
 
 
 class TableOptions:
@@ -190,23 +191,23 @@ class TableOptions:
     values: Mapping[str, str]  # the text of each option that is set
 
     # Where a table is and what it is.
-    path = _unset("path", _TEXT)
-    type = ConfigOption("type", _WORD, "table")
+    path = _unset("path", _TEXT, mutability=Mutability.NEVER)
+    type = ConfigOption("type", _WORD, "table", mutability=Mutability.NEVER)
     branch = ConfigOption("branch", _TEXT, "main")
-    primary_key = _unset("primary-key", _NAMES)
-    partition = _unset("partition", _NAMES)
-    primary_key_nullable = ConfigOption("primary-key.nullable", _BOOL, default=False)
+    primary_key = _unset("primary-key", _NAMES, mutability=Mutability.NEVER)
+    partition = _unset("partition", _NAMES, mutability=Mutability.NEVER)
+    primary_key_nullable = ConfigOption("primary-key.nullable", _BOOL, default=False, mutability=Mutability.BEFORE_DATA)
     add_column_before_partition = ConfigOption("add-column-before-partition", _BOOL, default=False)
     alter_column_null_to_not_null_disabled = ConfigOption("alter-column-null-to-not-null.disabled", _BOOL, default=True)
     disable_explicit_type_casting = ConfigOption("disable-explicit-type-casting", _BOOL, default=False)
 
     # Buckets and partitions.
     bucket = ConfigOption("bucket", _BUCKET, -1)
-    bucket_key = ConfigOption("bucket-key", _BUCKET_KEY, _NO_NAMES)
-    bucket_function_type = ConfigOption("bucket-function.type", _WORD, "default")
+    bucket_key = ConfigOption("bucket-key", _BUCKET_KEY, _NO_NAMES, mutability=Mutability.BEFORE_DATA)
+    bucket_function_type = ConfigOption("bucket-function.type", _WORD, "default", mutability=Mutability.BEFORE_DATA)
     bucket_append_ordered = ConfigOption("bucket-append-ordered", _BOOL, default=True)
     dynamic_bucket_target_row_num = ConfigOption("dynamic-bucket.target-row-num", _LONG, 2_000_000)
-    dynamic_bucket_initial_buckets = _unset("dynamic-bucket.initial-buckets", _INT)
+    dynamic_bucket_initial_buckets = _unset("dynamic-bucket.initial-buckets", _INT, mutability=Mutability.BEFORE_DATA)
     dynamic_bucket_max_buckets = ConfigOption("dynamic-bucket.max-buckets", _INT, -1)
     postpone_default_bucket_num = _unset("postpone.default-bucket-num", _INT)
     postpone_target_size_per_bucket = ConfigOption("postpone.target-size-per-bucket", _SIZE, GIB)
@@ -231,7 +232,7 @@ class TableOptions:
     data_file_prefix = ConfigOption("data-file.prefix", _TEXT, "data-")
     # Thin files have no copies of the key columns: every reader takes the key from the columns of the table.
     data_file_thin_mode = ConfigOption("data-file.thin-mode", _BOOL, default=True)
-    data_file_path_directory = _unset("data-file.path-directory", _TEXT)
+    data_file_path_directory = _unset("data-file.path-directory", _TEXT, mutability=Mutability.BEFORE_DATA)
     data_file_external_paths = _unset("data-file.external-paths", _TEXT)
     data_file_external_paths_strategy = ConfigOption(
         "data-file.external-paths.strategy", _one_of(ExternalPathStrategy), ExternalPathStrategy.NONE
@@ -243,12 +244,14 @@ class TableOptions:
     changelog_file_compression = _unset("changelog-file.compression", _WORD)
     target_file_size = _unset("target-file-size", _SIZE)
     target_file_row_num = ConfigOption("target-file-row-num", _LONG, MAX_LONG)
-    index_file_in_data_file_dir = ConfigOption("index-file-in-data-file-dir", _BOOL, default=False)
+    index_file_in_data_file_dir = ConfigOption(
+        "index-file-in-data-file-dir", _BOOL, default=False, mutability=Mutability.BEFORE_DATA
+    )
     file_index_read_enabled = ConfigOption("file-index.read.enabled", _BOOL, default=True)
     file_index_in_manifest_threshold = ConfigOption("file-index.in-manifest-threshold", _SIZE, 500)
-    blob_field = _unset("blob-field", _NAMES)
-    blob_descriptor_field = _unset("blob-descriptor-field", _NAMES)
-    blob_view_field = _unset("blob-view-field", _NAMES)
+    blob_field = _unset("blob-field", _NAMES, mutability=Mutability.BEFORE_DATA)
+    blob_descriptor_field = _unset("blob-descriptor-field", _NAMES, mutability=Mutability.BEFORE_DATA)
+    blob_view_field = _unset("blob-view-field", _NAMES, mutability=Mutability.BEFORE_DATA)
 
     # Statistics.
     metadata_stats_mode = ConfigOption("metadata.stats-mode", _STATS, "truncate(16)")
@@ -264,27 +267,41 @@ class TableOptions:
     overwrite_upgrade = ConfigOption("overwrite-upgrade", _BOOL, default=True)
 
     # Merging.
-    merge_engine = ConfigOption("merge-engine", _one_of(MergeEngine), MergeEngine.DEDUPLICATE)
+    merge_engine = ConfigOption(
+        "merge-engine", _one_of(MergeEngine), MergeEngine.DEDUPLICATE, mutability=Mutability.BEFORE_DATA
+    )
     sequence_field = ConfigOption("sequence.field", _NAMES, _NO_NAMES)
     sequence_field_sort_order = ConfigOption("sequence.field.sort-order", _one_of(SortOrder), SortOrder.ASCENDING)
-    sequence_snapshot_ordering = ConfigOption("sequence.snapshot-ordering", _BOOL, default=False)
-    rowkind_field = _unset("rowkind.field", _TEXT)
+    sequence_snapshot_ordering = ConfigOption(
+        "sequence.snapshot-ordering", _BOOL, default=False, mutability=Mutability.BEFORE_DATA
+    )
+    rowkind_field = _unset("rowkind.field", _TEXT, mutability=Mutability.BEFORE_DATA)
     ignore_delete = ConfigOption(
-        "ignore-delete", _BOOL, default=False, old_names=tuple(f"{engine}.ignore-delete" for engine in MergeEngine)
+        "ignore-delete",
+        _BOOL,
+        default=False,
+        old_names=tuple(f"{engine}.ignore-delete" for engine in MergeEngine),
+        mutability=Mutability.TURN_ON,
     )
-    ignore_update_before = ConfigOption("ignore-update-before", _BOOL, default=False)
+    ignore_update_before = ConfigOption("ignore-update-before", _BOOL, default=False, mutability=Mutability.TURN_ON)
     partial_update_remove_record_on_delete = ConfigOption(
-        "partial-update.remove-record-on-delete", _BOOL, default=False
+        "partial-update.remove-record-on-delete", _BOOL, default=False, mutability=Mutability.BEFORE_DATA
     )
-    partial_update_remove_record_on_sequence_group = _unset("partial-update.remove-record-on-sequence-group", _TEXT)
-    aggregation_remove_record_on_delete = ConfigOption("aggregation.remove-record-on-delete", _BOOL, default=False)
+    partial_update_remove_record_on_sequence_group = _unset(
+        "partial-update.remove-record-on-sequence-group", _TEXT, mutability=Mutability.BEFORE_DATA
+    )
+    aggregation_remove_record_on_delete = ConfigOption(
+        "aggregation.remove-record-on-delete", _BOOL, default=False, mutability=Mutability.BEFORE_DATA
+    )
     fields_default_aggregate_function = _unset("fields.default-aggregate-function", _WORD)
     changelog_producer = ConfigOption("changelog-producer", _one_of(ChangelogProducer), ChangelogProducer.NONE)
     changelog_producer_row_deduplicate = ConfigOption("changelog-producer.row-deduplicate", _BOOL, default=False)
     changelog_producer_row_deduplicate_ignore_fields = ConfigOption(
         "changelog-producer.row-deduplicate-ignore-fields", _NAMES, _NO_NAMES
     )
-    pk_clustering_override = ConfigOption("pk-clustering-override", _BOOL, default=False)
+    pk_clustering_override = ConfigOption(
+        "pk-clustering-override", _BOOL, default=False, mutability=Mutability.BEFORE_DATA
+    )
 
     # Compaction.
     num_sorted_run_compaction_trigger = ConfigOption("num-sorted-run.compaction-trigger", _COUNT, 5)
@@ -303,7 +320,7 @@ class TableOptions:
     full_compaction_delta_commits = _unset("full-compaction.delta-commits", _COUNT)
     lookup_wait = ConfigOption("lookup-wait", _BOOL, default=True)
     lookup_compact = ConfigOption("lookup-compact", _WORD, "radical")
-    force_lookup = ConfigOption("force-lookup", _BOOL, default=False)
+    force_lookup = ConfigOption("force-lookup", _BOOL, default=False, mutability=Mutability.BEFORE_DATA)
     record_level_expire_time = _unset("record-level.expire-time", _TIME)
     record_level_time_field = _unset("record-level.time-field", _TEXT)
     clustering_columns = ConfigOption("clustering.columns", _NAMES, _NO_NAMES)
@@ -315,9 +332,11 @@ class TableOptions:
     deletion_vectors_merge_on_read = ConfigOption("deletion-vectors.merge-on-read", _BOOL, default=False)
     deletion_vectors_modifiable = ConfigOption("deletion-vectors.modifiable", _BOOL, default=False)
     deletion_vector_index_file_target_size = ConfigOption("deletion-vector.index-file.target-size", _SIZE, 2 * MIB)
-    row_tracking_enabled = ConfigOption("row-tracking.enabled", _BOOL, default=False)
+    row_tracking_enabled = ConfigOption("row-tracking.enabled", _BOOL, default=False, mutability=Mutability.BEFORE_DATA)
     row_tracking_partition_group_on_commit = ConfigOption("row-tracking.partition-group-on-commit", _BOOL, default=True)
-    data_evolution_enabled = ConfigOption("data-evolution.enabled", _BOOL, default=False)
+    data_evolution_enabled = ConfigOption(
+        "data-evolution.enabled", _BOOL, default=False, mutability=Mutability.BEFORE_DATA
+    )
 
     # Manifests and commits.
     manifest_target_file_size = ConfigOption("manifest.target-file-size", _SIZE, 8 * MIB)

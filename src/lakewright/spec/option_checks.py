@@ -12,6 +12,7 @@ from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedE
 from lakewright.spec.argument_checks import IncrementalMode
 from lakewright.spec.option_table import (
     _SPELLED,
+    DECLARATIONS,
     FIELD_OPTION,
     OPENING,
     REFUSED,
@@ -23,7 +24,7 @@ from lakewright.spec.option_table import (
     rule_of,
 )
 from lakewright.spec.option_values import ChangelogProducer, ConfigOption, Mutability
-from lakewright.spec.table_options import KNOWN_OPTIONS, TableOptions
+from lakewright.spec.table_options import TableOptions
 
 # ---- Unknown and refused keys ----------------------------------------------------------------------------------------
 # A key is honoured, harmless, refused when written or read, or warned about, so that no option is ignored in silence;
@@ -138,7 +139,6 @@ _NEVER = {
     TableOptions.primary_key.key(): "create another table, or drop the primary key of an empty one",
     TableOptions.partition.key(): "create another table",
 }
-_BY_KEY: dict[str, ConfigOption[object]] = {key: o for o in KNOWN_OPTIONS for key in (o.key(), *o.old_names)}
 
 # Options whose value lists columns, and those whose key names some.
 _NAME_LISTS = frozenset(
@@ -250,7 +250,7 @@ def check_option_change(options: Mapping[str, str], key: str, value: str | None,
     if value is not None:
         after[key] = value
         check_new_value(after, key, value)
-    option = _BY_KEY.get(key)
+    option = DECLARATIONS.get(key)
     if option is None:
         return
     old, new = TableOptions(options).get(option), TableOptions(after).get(option)

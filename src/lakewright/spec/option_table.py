@@ -2,8 +2,8 @@
 
 A key is honoured, harmless, refused when written or read, or warned about, so that no option is ignored in silence; an
 unknown key causes a warning with the most similar known one. The options that `TableOptions` declares are honoured
-unless this table says otherwise; their type, default and when they can change are in the declaration. A rule has all of
-it, and `docs/options.md` is made from the rules.
+unless this table says otherwise; their type, default and when they can change are in the declaration. `docs/options.md`
+is made from both.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class OptionRule:
     scope: OptionScope = OptionScope.TABLE
     by_compactors: bool = False  # others leave it to the job that compacts if a table is `write-only`
     metastores: frozenset[str] = frozenset()  # the kinds of catalog that honour it; empty: all of them
-    option: ConfigOption[object] | None = None  # the declaration, where lakewright reads its value
 
     def asks_nothing(self, value: str) -> bool:
         """Return whether an option with this value means the same as no option."""
@@ -414,7 +413,7 @@ _BY_COMPACTORS = ("snapshot.", "changelog.", "consumer.", "partition.expiration"
 
 
 def _rules() -> Iterator[tuple[str, OptionRule]]:
-    unlisted = {option.key(): option for option in KNOWN_OPTIONS}
+    unlisted = set(DECLARATIONS)
     for scope, text in ((OptionScope.TABLE, _TABLE), (OptionScope.CATALOG, _CATALOG)):
         for paragraph in text.strip().split("\n\n"):
             head, _, keys = paragraph.partition("\n    ")
@@ -422,28 +421,23 @@ def _rules() -> Iterator[tuple[str, OptionRule]]:
             handling, _, metastores = what.partition(" by ")
             for entry in keys.split():
                 key, _, idle = entry.partition("=")
-                yield (
-                    key,
-                    OptionRule(
-                        Handling(handling),
-                        reason,
-                        idle=frozenset(idle.split("|")) if idle else frozenset(),
-                        scope=scope,
-                        by_compactors=key.startswith(_BY_COMPACTORS),
-                        metastores=frozenset(metastores.split()),
-                        option=unlisted.pop(key, None),
-                    ),
-                )
-    for key, option in unlisted.items():
-        yield key, OptionRule(Handling.HONOURED, by_compactors=key.startswith(_BY_COMPACTORS), option=option)
-    for option in KNOWN_OPTIONS:
-        yield from ((name, OptionRule(Handling.HONOURED, option=option)) for name in option.old_names)
+                values = frozenset(idle.split("|")) if idle else frozenset()
+                by_compactors = key.startswith(_BY_COMPACTORS)
+                kinds = frozenset(metastores.split())
+                unlisted.discard(key)
+                yield key, OptionRule(Handling(handling), reason, values, scope, by_compactors, kinds)
+    for key in sorted(unlisted):
+        yield key, OptionRule(Handling.HONOURED, by_compactors=key.startswith(_BY_COMPACTORS))
 
 
 def _handled(*handlings: Handling) -> Mapping[str, OptionRule]:
     return {key: rule for key, rule in RULES.items() if rule.handling in handlings}
 
 
+# The declarations of the options that lakewright reads, by their keys and those of older releases.
+DECLARATIONS: Mapping[str, ConfigOption[object]] = {
+    key: option for option in KNOWN_OPTIONS for key in (option.key(), *option.old_names)
+}
 RULES: Mapping[str, OptionRule] = dict(_rules())
 READ_REFUSED = _handled(Handling.REFUSED, Handling.REFUSED_WHEN_READ)
 WRITE_REFUSED = _handled(Handling.REFUSED, Handling.REFUSED_WHEN_WRITTEN)

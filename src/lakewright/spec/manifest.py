@@ -66,8 +66,13 @@ def renamed(file: DataFile, name: str) -> DataFile:
 
 
 def is_side_file(file: DataFile) -> bool:
-    """Return whether a file holds the large values of one column, apart from the rows: a blob or vector file."""
-    return file.file_name.endswith(".blob") or ".vector." in file.file_name
+    """Return whether a file holds BLOB or VECTOR columns of rows whose other columns are in normal files."""
+    return is_blob_file(file) or ".vector." in file.file_name
+
+
+def is_blob_file(file: DataFile) -> bool:
+    """Return whether a file holds the values of one BLOB column."""
+    return file.file_name.endswith(".blob")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import cast_default
 from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import KEY_PREFIX, POSTPONE, UNSUPPORTED_ROOTS, BucketMode, TableSchema
-from lakewright.spec.types import TEXT_ROOTS, AtomicType, DataField, RowType, VectorType, types_inside
+from lakewright.spec.types import TEXT_ROOTS, AtomicType, DataField, RowType, VectorType, blob_fields, types_inside
 
 # ---- Rules of schemas ------------------------------------------------------------------------------------------------
 # A schema that breaks a rule never becomes a file.
@@ -258,7 +258,7 @@ def check_supported_for_write(schema: TableSchema) -> None:
     """Raise UnsupportedError for a table that lakewright would write differently from other implementations."""
     options = schema.core_options
     _check_options(schema, WRITE_REFUSED)
-    _check_types(schema.fields, "written")
+    _check_types(schema, schema.fields, "written")
     check_partition_types(schema)
     formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
     _refuse_others("file format", formats, FILE_FORMATS)
@@ -287,7 +287,7 @@ def check_column_types(schema: TableSchema, before: TableSchema | None = None) -
     """
     if before is not None and not _can_hold(before):
         return
-    _check_types(schema.fields, "written")
+    _check_types(schema, schema.fields, "written")
     _check_avro(schema)
 
 
@@ -378,7 +378,7 @@ def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None 
     """Raise UnsupportedError for a table whose rows would be read wrongly; `columns` are those to read, None: all."""
     check_options_for_read(schema)
     check_partition_types(schema)
-    _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
+    _check_types(schema, schema.fields if columns is None else [schema.field(name) for name in columns], "read")
 
 
 def check_partition_types(schema: TableSchema) -> None:
@@ -403,14 +403,28 @@ def _check_options(schema: TableSchema, refused: Mapping[str, OptionRule]) -> No
         check_not_refused(key, schema.options[key])
 
 
-def _check_types(fields: Iterable[DataField], verb: str) -> None:
+def _check_types(schema: TableSchema, fields: Iterable[DataField], verb: str) -> None:
     for column in fields:
+        if blob_fields([column]):
+            _check_blob(schema, column)
+            continue
         for part in types_inside(column.type):
             if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS):
                 raise UnsupportedError(
                     f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
                     column=column.name,
                 )
+
+
+def _check_blob(schema: TableSchema, column: DataField) -> None:
+    """Raise UnsupportedError unless a table can have BLOB columns: the values are found by the ids of the rows."""
+    options = schema.core_options
+    if schema.primary_keys or not (options.row_tracking_enabled() and options.data_evolution_enabled()):
+        raise UnsupportedError(
+            f"the column {column.name!r} of type BLOB needs a table without a primary key and with the options "
+            "'row-tracking.enabled' = true and 'data-evolution.enabled' = true; make the table with them, or use BYTES",
+            column=column.name,
+        )
 
 
 def _refuse_others(what: str, values: Iterable[str], supported: frozenset[str]) -> None:

@@ -231,6 +231,11 @@ class CoreOptions:
     BLOB_FIELD = _unset("blob-field", _NAMES)
     BLOB_DESCRIPTOR_FIELD = _unset("blob-descriptor-field", _NAMES)
     BLOB_VIEW_FIELD = _unset("blob-view-field", _NAMES)
+    BLOB_AS_DESCRIPTOR = ConfigOption("blob-as-descriptor", _BOOL, default=False)
+    BLOB_TARGET_FILE_SIZE = _unset("blob.target-file-size", _SIZE)
+    VECTOR_FIELD = _unset("vector-field", _NAMES)
+    VECTOR_FILE_FORMAT = _unset("vector.file.format", _WORD)
+    VECTOR_TARGET_FILE_SIZE = _unset("vector.target-file-size", _SIZE)
 
     # Statistics.
     METADATA_STATS_MODE = ConfigOption("metadata.stats-mode", _STATS, "truncate(16)")

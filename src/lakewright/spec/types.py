@@ -346,6 +346,16 @@ def types_inside(dtype: DataType) -> Iterator[DataType]:
         yield from types_inside(part)
 
 
+def is_stored_apart(dtype: DataType) -> bool:
+    """Return whether values of a type may be in files of their own (`spec.manifest.is_side_file`)."""
+    return isinstance(dtype, VectorType) or (isinstance(dtype, AtomicType) and dtype.root == "BLOB")
+
+
+def blob_fields(fields: Iterable[DataField]) -> tuple[DataField, ...]:
+    """Return the columns of the type BLOB."""
+    return tuple(field for field in fields if isinstance(field.type, AtomicType) and field.type.root == "BLOB")
+
+
 def all_fields(fields: Iterable[DataField]) -> Iterator[DataField]:
     """Yield columns and every field inside them."""
     for column in fields:

@@ -57,7 +57,7 @@ class Written:
         rolling.finish()
         self.files = rolling.files
 
-    def _new_file(self) -> NewFile:
+    def _new_file(self, _plan: FilePlan) -> NewFile:
         name = self.plan.file_name(f"u-{len(self.outputs)}")
         self.outputs.append(MemoryOutput())
         return NewFile(name, f"/{name}", self.outputs[-1])

@@ -64,7 +64,7 @@ class Disk:
         return self._rolling(FilePlan.keyed(self.schema, level=0)), log
 
     def _rolling(self, plan: FilePlan) -> RollingFile:
-        def new_file() -> NewFile:
+        def new_file(plan: FilePlan) -> NewFile:
             if self.failing:
                 raise OSError(28, "no space left")
             name = plan.file_name(f"u-{len(self.outputs)}")

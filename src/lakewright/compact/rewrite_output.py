@@ -36,6 +36,7 @@ from lakewright.formats.deletion_vectors import (
     record_at,
 )
 from lakewright.metadata.table_store import TableStore
+from lakewright.read.blob_columns import storages_of
 from lakewright.read.data_split import DeletionFile
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.snapshot import Snapshot
@@ -73,7 +74,7 @@ class BucketOutput:
         self, plan: FilePlan, *, group_bytes: int = GROUP_BYTES, numbers: SequenceNumbers | None = None
     ) -> GroupedRows:
         """Return a sink of rows that become files of a plan; `numbers` are for rows without sequence numbers."""
-        rolling = RollingFile(plan, lambda: self._new_file(plan), numbers, self._clock_ms)
+        rolling = RollingFile(plan, self._new_file, numbers, self._clock_ms, storages_of(self._store))
         sink = GroupedRows(rolling, min(group_bytes, GROUP_BYTES))
         self._open.append(sink)
         return sink

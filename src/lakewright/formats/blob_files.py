@@ -37,10 +37,13 @@ def encode_lengths(lengths: NDArray[np.int64]) -> bytes:
     >>> encode_lengths(np.array([18, -1, 16])).hex()
     '242522'
     """
-    deltas = np.diff(lengths.astype(np.int64), prepend=np.int64(0))
+    deltas = lengths.astype(np.int64)
+    deltas[1:] -= lengths[:-1]
     numbers = ((deltas << 1) ^ (deltas >> 63)).astype(np.uint64)
     groups = [numbers >> np.uint64(7 * at) for at in range(10)]
-    sizes = 1 + np.sum([group != 0 for group in groups[1:]], axis=0, dtype=np.int64)
+    sizes = np.ones(len(numbers), dtype=np.int64)
+    for group in groups[1:]:
+        sizes += group != 0
     starts = np.cumsum(sizes) - sizes
     out = np.zeros(int(sizes.sum()), dtype=np.uint8)
     for at, group in enumerate(groups):

@@ -61,6 +61,9 @@ class BlobStorages:
                 del _homes[next(iter(_homes))]
 
 
+NO_STORAGES = BlobStorages()
+
+
 def _container(path: str) -> str:
     scheme, separator, rest = plain_location(path).partition("://")
     return f"{scheme}://{rest.partition('/')[0]}" if separator else "/"
@@ -203,7 +206,7 @@ def missing_error(uri: str) -> NotFoundError:
 # ---- Columns of values -----------------------------------------------------------------------------------------------
 
 
-class BlobScalar(pa.ExtensionScalar):
+class BlobScalar(pa.ExtensionScalar):  # type: ignore[misc] - pyarrow has no types
     """A value of a column of blobs."""
 
     def as_py(self, **_: object) -> Blob | None:
@@ -211,7 +214,7 @@ class BlobScalar(pa.ExtensionScalar):
         return None if self.value is None else Blob.from_descriptor(self.value.as_py())
 
 
-class BlobType(pa.ExtensionType):
+class BlobType(pa.ExtensionType):  # type: ignore[misc] - pyarrow has no types
     """The Arrow type of a lazily read BLOB column: its values are descriptors, and `Blob` objects in Python."""
 
     def __init__(self) -> None:
@@ -299,7 +302,8 @@ def fetch_blobs(column: pa.Array, storages: BlobStorages, bytes_max: int) -> Ite
 def _cuts(sizes: NDArray[np.int64], bytes_max: int) -> list[int]:
     """Return after which rows to cut so that each part has about `bytes_max` bytes, and one row at least."""
     ends = np.cumsum(sizes)
-    cuts, base = [], 0
+    cuts: list[int] = []
+    base = 0
     while not cuts or cuts[-1] < len(sizes):
         stop = int(np.searchsorted(ends, base + bytes_max, side="right"))
         stop = min(max(stop, (cuts[-1] if cuts else 0) + 1), len(sizes))

@@ -6,7 +6,7 @@ files by the rule of `blob_columns`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -90,7 +90,7 @@ class GroupColumns:
 
     def _taken(
         self, stretches: Sequence[_Stretch], fields: Sequence[DataField], residual: Predicate, batch_rows: int | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+    ) -> Generator[tuple[int, pa.RecordBatch]]:
         """Yield columns that are taken from the same files, with the positions of the first rows in the group."""
         for file, rows in stretches:
             shift = (file.first_row_id or 0) - self.first_row_id

@@ -82,10 +82,10 @@ _FROM_SIMPLE: dict[pa.DataType, str] = {
     pa.float16(): "FLOAT",
 }
 # Extension types whose storage says all that their values mean, by name.
-_EXTENSIONS = {"arrow.uuid": "BINARY(16)", "arrow.json": "STRING"}
+_EXTENSIONS = {"arrow.uuid": "BINARY(16)", "arrow.json": "STRING", "lakewright.blob": "BLOB"}
 _PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _UNSUPPORTED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pa.types.is_large_binary, "it would become a BLOB, which is not supported: use pa.binary()"),  # if declared
+    (pa.types.is_large_binary, "it would become a BLOB inside a column, which is not supported: use pa.binary()"),
     (pa.types.is_fixed_size_list, "it would become a VECTOR, which is not supported: use pa.list_()"),
 )
 _REFUSED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
@@ -139,14 +139,19 @@ def from_arrow_schema(schema: pa.Schema, *, declared: bool = False) -> tuple[Dat
     >>> [f"{column.id} {column.name} {column.type}" for column in columns]
     ['0 a BIGINT', '1 b ARRAY<STRING>']
     """
-    misfits = [one for field in schema for one in _misfits(field.type, field.name, declared=declared)]
+    blobs = {field.name for field in schema if declared and pa.types.is_large_binary(field.type)}
+    others = (field for field in schema if field.name not in blobs)
+    misfits = [one for field in others for one in _misfits(field.type, field.name, declared=declared)]
     if misfits:
         raise _refusal(misfits)
     ids = count()
-    return tuple(
-        DataField(next(ids), field.name, _column_type(field.type, ids, nullable=field.nullable), _description(field))
-        for field in schema
-    )
+    columns = []
+    for field in schema:
+        number = next(ids)
+        dtype = _column_type(field.type, ids, nullable=field.nullable)
+        dtype = AtomicType("BLOB", field.nullable) if field.name in blobs else dtype
+        columns.append(DataField(number, field.name, dtype, _description(field)))
+    return tuple(columns)
 
 
 def from_arrow_type(

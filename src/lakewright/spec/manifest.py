@@ -70,6 +70,11 @@ def is_side_file(file: DataFile) -> bool:
     return is_blob_file(file) or ".vector." in file.file_name
 
 
+def count_rows(files: Iterable[DataFile]) -> int:
+    """Return how many rows files hold; BLOB and VECTOR files hold columns of rows that are counted already."""
+    return sum(file.row_count for file in files if not is_side_file(file))
+
+
 def is_blob_file(file: DataFile) -> bool:
     """Return whether a file holds the values of one BLOB column."""
     return file.file_name.endswith(".blob")

@@ -38,6 +38,7 @@ def check_schema(schema: TableSchema) -> None:
         )
     _check_buckets(schema)
     _check_row_tracking(schema)
+    _check_blob_fields(schema)
     _check_merging(schema)
     _check_column_settings(schema)
     _check_branches(schema.core_options)
@@ -76,6 +77,25 @@ def _check_level(fields: Sequence[DataField], where: str) -> None:
         if name in seen:
             raise InvalidInputError(f"{where} has two columns named {name!r}: rename one", column=name)
         seen.add(name)
+
+
+def _check_blob_fields(schema: TableSchema) -> None:
+    """Raise InvalidInputError for options that name columns which are no BLOB, and for rows of nothing else."""
+    blobs = blob_fields(schema.fields)
+    names = {field.name for field in blobs}
+    for option in (CoreOptions.BLOB_FIELD, CoreOptions.BLOB_DESCRIPTOR_FIELD):
+        for name in schema.core_options.get(option) or ():
+            if name not in names:
+                raise InvalidInputError(
+                    f"the option {option.key()!r} names {name!r}, which is not a column of the type BLOB: declare it "
+                    "as BLOB, or take it out of the option",
+                    option=option.key(),
+                    column=name,
+                )
+    if blobs and len(blobs) == len(schema.fields) - len(schema.partition_keys):
+        raise InvalidInputError(
+            "a table with BLOB columns needs a column of another type: add one", column=blobs[0].name
+        )
 
 
 def _check_keys(kind: str, schema: TableSchema, names: Sequence[str]) -> None:
@@ -406,7 +426,7 @@ def _check_options(schema: TableSchema, refused: Mapping[str, OptionRule]) -> No
 def _check_types(schema: TableSchema, fields: Iterable[DataField], verb: str) -> None:
     for column in fields:
         if blob_fields([column]):
-            _check_blob(schema, column)
+            _check_blob(schema, column, verb)
             continue
         for part in types_inside(column.type):
             if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS):
@@ -416,13 +436,14 @@ def _check_types(schema: TableSchema, fields: Iterable[DataField], verb: str) ->
                 )
 
 
-def _check_blob(schema: TableSchema, column: DataField) -> None:
+def _check_blob(schema: TableSchema, column: DataField, verb: str) -> None:
     """Raise UnsupportedError unless a table can have BLOB columns: the values are found by the ids of the rows."""
     options = schema.core_options
     if schema.primary_keys or not (options.row_tracking_enabled() and options.data_evolution_enabled()):
         raise UnsupportedError(
-            f"the column {column.name!r} of type BLOB needs a table without a primary key and with the options "
-            "'row-tracking.enabled' = true and 'data-evolution.enabled' = true; make the table with them, or use BYTES",
+            f"the column {column.name!r} of type BLOB cannot be {verb} in this table: it needs the options "
+            "'row-tracking.enabled' = true and 'data-evolution.enabled' = true and no primary key; make the table so, "
+            "or use BYTES",
             column=column.name,
         )
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import UnsupportedError
+from lakewright.formats.blob_values import BlobType
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.types import (
     UNBOUNDED,
@@ -75,6 +76,8 @@ class UnknownField(TypeMismatch):
 
 def convert(array: pa.Array, dtype: DataType) -> pa.Array:
     """Return the array in the canonical Arrow type of `dtype`; the same object where nothing has to change."""
+    if isinstance(array.type, BlobType) and not (isinstance(dtype, AtomicType) and dtype.root == "BLOB"):
+        raise TypeMismatch("values that were read lazily fit a BLOB column only; read them with blobs='bytes'")
     array = _plain(array)
     if types.is_null(array.type):
         return pa.nulls(len(array), to_arrow_type(dtype))
@@ -300,6 +303,7 @@ _RULES: dict[str, Callable[[pa.Array, pa.DataType], pa.Array]] = {
     "VARCHAR": _to_string,
     "BINARY": _to_binary,
     "VARBINARY": _to_binary,
+    "BLOB": _to_binary,
     "DATE": _to_date,
     "TIME": _to_time,
     "TIMESTAMP": _to_timestamp,

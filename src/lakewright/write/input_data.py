@@ -17,12 +17,13 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
 import pyarrow as pa
 
 from lakewright.engine_registry import _engine_of, _is_a
 from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.formats.blob_values import Blob, to_descriptors
 from lakewright.spec.types import PRECISION_MAX
 
 _WORD_BITS = 64  # an integer of fewer bits fits int64
@@ -141,6 +142,7 @@ def _holds_objects(dtype: Any) -> bool:  # noqa: ANN401 - a type of an optional 
 
 def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
     """Return a dict of columns as an Arrow table."""
+    data = {name: to_descriptors(values) if _holds_blobs(values) else values for name, values in data.items()}
     try:
         try:
             return pa.table(data)
@@ -154,6 +156,10 @@ def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
             f"equal length: {error}",
             table=table,
         ) from error
+
+
+def _holds_blobs(values: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(values, list | tuple) and any(isinstance(value, Blob) for value in values)
 
 
 def _wide_integers(values: Any, column: str, table: str) -> pa.Array:  # noqa: ANN401 - a list or a pandas series

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.external_paths import external_paths
+from lakewright.spec.file_formats import FORMAT_RULES, check_formats
 from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.option_checks import check_not_refused, first_time
 from lakewright.spec.option_table import FIELD_OPTION, READ_REFUSED, WARNED, WRITE_REFUSED, OptionRule
@@ -249,8 +250,7 @@ def _check_column_settings(schema: TableSchema) -> None:
 
 _REGISTERED_BY_SERVERS = "metastore.partitioned-table"
 BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
-FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
-_AVRO_PRECISION = {"TIME": 3, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
+FILE_FORMATS = frozenset(FORMAT_RULES)
 COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
 
 
@@ -260,8 +260,9 @@ def check_supported_for_write(schema: TableSchema) -> None:
     _check_options(schema, WRITE_REFUSED)
     _check_types(schema.fields, "written")
     check_partition_types(schema)
-    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
+    formats = _file_formats(schema)
     _refuse_others("file format", formats, FILE_FORMATS)
+    check_formats(formats, schema.fields)
     codecs = {options.file_compression(), *options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).values()}
     _refuse_others("file compression", codecs, COMPRESSIONS)
     if schema.bucket_mode is BucketMode.HASH_FIXED:
@@ -288,7 +289,7 @@ def check_column_types(schema: TableSchema, before: TableSchema | None = None) -
     if before is not None and not _can_hold(before):
         return
     _check_types(schema.fields, "written")
-    _check_avro(schema)
+    check_formats(_file_formats(schema), schema.fields)
 
 
 def _can_hold(schema: TableSchema) -> bool:
@@ -299,24 +300,13 @@ def _can_hold(schema: TableSchema) -> bool:
     return True
 
 
-def _check_avro(schema: TableSchema) -> None:
-    """Raise UnsupportedError for times that Avro, if files of the table are written in it, cannot hold."""
+def _file_formats(schema: TableSchema) -> set[str]:
+    """Return the formats of all files that a table gets."""
     options = schema.core_options
     formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
     if schema.primary_keys:
         formats.add(options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format())
-    if "avro" not in formats:
-        return
-    for column in schema.fields:
-        for part in types_inside(column.type):
-            limit = _AVRO_PRECISION.get(part.root) if isinstance(part, AtomicType) else None
-            if limit is not None and isinstance(part, AtomicType) and part.precision > limit:
-                raise UnsupportedError(
-                    f"the column {column.name!r} of type {column.type} cannot be written: Avro files cannot hold "
-                    f"{part}; lower its precision to {limit}, or use another file format",
-                    column=column.name,
-                    type=str(part),
-                )
+    return formats
 
 
 def doubtful_keys(schema: TableSchema) -> list[str]:
@@ -358,8 +348,6 @@ def unkept_options(schema: TableSchema, place: str, *, on_server: bool = False) 
 
 def _check_keyed_write(options: CoreOptions) -> None:
     """Raise UnsupportedError for options of primary-key tables that change rows, files or their order."""
-    changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
-    _refuse_others("changelog file format", changelog, FILE_FORMATS)
     codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
     _refuse_others("changelog file compression", codecs, COMPRESSIONS)
     if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):

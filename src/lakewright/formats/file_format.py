@@ -27,7 +27,7 @@ from lakewright.spec.option_values import MIB, parse_memory
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import KEY_PREFIX
-from lakewright.spec.types import AtomicType, DataField, DataType, MapType, Value, types_inside
+from lakewright.spec.types import AtomicType, DataField, DataType, MapType, Value, VectorType, types_inside
 
 # ---- Protocols -------------------------------------------------------------------------------------------------------
 # A writer takes tables in the canonical Arrow schema of its fields. A reader gives batches in the canonical schema of
@@ -105,7 +105,8 @@ def _stats_modes(options: CoreOptions, fields: Sequence[DataField], level: int) 
         columns += 1
         own = options.values.get(f"fields.{field.name}.stats-mode")
         text = own or of_level or options.stats_mode(field.name)
-        modes.append(parse_stats_mode("none" if 0 <= keep < columns and not own else text))
+        left_out = isinstance(field.type, VectorType) or (0 <= keep < columns and not own)
+        modes.append(parse_stats_mode("none" if left_out else text))
     return tuple(modes)
 
 

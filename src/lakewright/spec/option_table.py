@@ -64,7 +64,7 @@ honoured
     file.format.per.level file.compression file.compression.per.level file.compression.zstd-level file.block-size
     file.suffix.include.compression parquet.enable.dictionary target-file-size target-file-row-num
     metadata.stats-mode metadata.stats-mode.per.level metadata.stats-dense-store
-    metadata.stats-keep-first-n-columns
+    metadata.stats-keep-first-n-columns vector-field
 
 refused when read or written: manifests of other formats than Avro are not read here: read the table with Java, and
 make it again without the option
@@ -96,7 +96,7 @@ another engine for them
 
 refused when written: the columns that it names are of a type (BLOB, VECTOR) with files of its own, which lakewright
 does not write: leave the option out, or write the table with Java
-    blob-field blob-descriptor-field blob-view-field vector-field video-frame-field
+    blob-field blob-descriptor-field blob-view-field video-frame-field
 
 harmless: only for BLOB, VARIANT and VECTOR columns, which are refused by their type
     blob-as-descriptor blob-compaction.enabled blob-descriptor.source-table blob-view.resolve.enabled

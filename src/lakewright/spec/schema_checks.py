@@ -15,7 +15,18 @@ from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import cast_default
 from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import KEY_PREFIX, POSTPONE, UNSUPPORTED_ROOTS, BucketMode, TableSchema
-from lakewright.spec.types import TEXT_ROOTS, AtomicType, DataField, RowType, VectorType, types_inside
+from lakewright.spec.types import (
+    TEXT_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+    types_inside,
+)
 
 # ---- Rules of schemas ------------------------------------------------------------------------------------------------
 # A schema that breaks a rule never becomes a file.
@@ -41,6 +52,13 @@ def check_schema(schema: TableSchema) -> None:
     _check_row_tracking(schema)
     _check_merging(schema)
     _check_column_settings(schema)
+    for name in schema.core_options.get(CoreOptions.VECTOR_FIELD) or ():
+        if not isinstance(dtype := schema.field(name).type, VectorType):
+            raise InvalidInputError(
+                f"'vector-field' names {name!r}, which has the type {dtype}: declare it as VECTOR<FLOAT, n>",
+                option="vector-field",
+                column=name,
+            )
     _check_branches(schema.core_options)
     try:
         schema.to_json().encode()
@@ -394,11 +412,22 @@ def _check_options(schema: TableSchema, refused: Mapping[str, OptionRule]) -> No
 def _check_types(fields: Iterable[DataField], verb: str) -> None:
     for column in fields:
         for part in types_inside(column.type):
-            if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS):
+            if isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS:
                 raise UnsupportedError(
                     f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
                     column=column.name,
                 )
+            # Java cannot read the elements of such arrays and maps.
+            if isinstance(part, ArrayType | MultisetType | MapType) and _holds_vectors(part):
+                raise UnsupportedError(
+                    f"the column {column.name!r} of type {column.type} cannot be {verb}: a VECTOR inside an ARRAY or "
+                    "a MAP is not supported; put it into a column or a ROW of its own, or use ARRAY in its place",
+                    column=column.name,
+                )
+
+
+def _holds_vectors(dtype: DataType) -> bool:
+    return any(isinstance(part, VectorType) for part in types_inside(dtype))
 
 
 def _refuse_others(what: str, values: Iterable[str], supported: frozenset[str]) -> None:

@@ -231,6 +231,7 @@ class CoreOptions:
     BLOB_FIELD = _unset("blob-field", _NAMES)
     BLOB_DESCRIPTOR_FIELD = _unset("blob-descriptor-field", _NAMES)
     BLOB_VIEW_FIELD = _unset("blob-view-field", _NAMES)
+    VECTOR_FIELD = _unset("vector-field", _NAMES)
 
     # Statistics.
     METADATA_STATS_MODE = ConfigOption("metadata.stats-mode", _STATS, "truncate(16)")

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 
 from lakewright.engine_registry import _engine_of, _is_a
@@ -143,7 +144,7 @@ def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
     """Return a dict of columns as an Arrow table."""
     try:
         try:
-            return pa.table(data)
+            return pa.table({name: _vectors(values) for name, values in data.items()})
         except OverflowError:
             return pa.table({name: _wide_integers(values, str(name), table) for name, values in data.items()})
     except LakewrightError:
@@ -154,6 +155,13 @@ def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
             f"equal length: {error}",
             table=table,
         ) from error
+
+
+def _vectors(values: object) -> object:
+    """Return an array of numpy with a vector in each row as an Arrow array, without a copy; anything else as it is."""
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or not values.shape[1]:  # noqa: PLR2004
+        return values
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1])
 
 
 def _wide_integers(values: Any, column: str, table: str) -> pa.Array:  # noqa: ANN401 - a list or a pandas series

@@ -29,6 +29,7 @@ from lakewright.spec.schema_checks import (
 )
 from lakewright.spec.table_schema import BucketMode, TableSchema
 from lakewright.spec.types import (
+    VECTOR_ROOTS,
     ArrayType,
     AtomicType,
     DataField,
@@ -47,6 +48,7 @@ from support.golden import WAREHOUSE
 FILES = sorted(WAREHOUSE.glob("*/*/schema/schema-*")) + sorted(WAREHOUSE.glob("*/*/branch/*/schema/schema-*"))
 INT, STRING = AtomicType("INT"), AtomicType("STRING")
 ROW = RowType(nullable=True, fields=[DataField(0, "x", INT)])
+VECTOR = VectorType(nullable=True, element=AtomicType("FLOAT"), length=2)
 
 
 def read(path: Path) -> TableSchema:
@@ -124,7 +126,7 @@ def _wrapped(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
         st.builds(ArrayType, st.booleans(), inner),
         st.builds(MultisetType, st.booleans(), inner),
         st.builds(MapType, st.booleans(), inner, inner),
-        st.builds(VectorType, st.booleans(), inner, st.integers(1, 9)),
+        st.builds(VectorType, st.booleans(), st.sampled_from(sorted(VECTOR_ROOTS)), st.integers(1, 9)),
         st.builds(RowType, st.booleans(), st.lists(fields, max_size=3)),
     )
 
@@ -414,7 +416,7 @@ def test_unusual_names_are_fine() -> None:
         created(columns(INT, AtomicType("VARIANT"))),
         created(columns(INT, AtomicType("BLOB"))),
         created(columns(INT, AtomicType("GEOMETRY(OGC:CRS84)"))),
-        created(columns(INT, VectorType(nullable=True, element=AtomicType("FLOAT"), length=2))),
+        created(columns(INT, ArrayType(nullable=True, element_type=VECTOR))),
         created(columns(INT, RowType(nullable=True, fields=[DataField(0, "x", AtomicType("VARIANT"))]))),
         created().with_options({"type": "format-table"}),
         created().with_options({"chain-table.enabled": True}),
@@ -475,6 +477,20 @@ def test_fixed_buckets_without_a_key_as_others_create_them() -> None:
     schema = replace(schema, options={"bucket": "2", "bucket-function.type": "mod"})
     with pytest.raises(UnsupportedError, match="bucket-key"):
         check_supported_for_write(schema)
+
+
+def test_vectors_are_refused_by_name_where_they_have_no_place() -> None:
+    check_supported_for_write(created(columns(INT, VECTOR)))
+    with pytest.raises(UnsupportedError, match=r"'b'.*ORC files cannot hold VECTOR<FLOAT, 2>"):
+        check_supported_for_write(created(columns(INT, VECTOR), file__format="orc"))
+    for refused in ({"partition": "b"}, {"key": "b"}, {"bucket": 2, "bucket_key": "b"}):
+        with pytest.raises(InvalidInputError, match="'b'"):
+            created(columns(INT, VECTOR), **refused)
+    for text in ("VECTOR<STRING, 2>", "VECTOR<FLOAT, 0>"):
+        with pytest.raises(InvalidInputError, match="VECTOR has"):
+            parse_type(text)
+    assert parse_type({"type": "VECTOR", "element": "FLOAT", "length": 2, "nullable": True}) == VECTOR
+    assert VECTOR.to_dict() == {"type": "VECTOR", "element": "FLOAT", "length": 2}
 
 
 def test_clustered_primary_key_tables_cannot_be_read() -> None:

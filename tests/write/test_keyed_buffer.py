@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
 from lakewright.formats.data_file_writer import FilePlan, FinishedFile, NewFile, RollingFile
-from lakewright.formats.file_format import file_format_of
-from lakewright.formats.format_registry import open_reader
+from lakewright.formats.format_registry import file_format_of, open_reader
 from lakewright.lsm.merge_rows import MergeRules
 from lakewright.spec.bucket_hash import bucket_ids
 from lakewright.spec.manifest import EMPTY_ROW

@@ -42,6 +42,9 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
         return _map(array, target, missing)
     if kinds.is_list(target):
         return _list(array, target, missing)
+    if kinds.is_fixed_size_list(target):
+        # The cast checks the length of every list; it does not copy the elements if no list is null.
+        return _list(array, pa.list_(target.value_field), missing).cast(target)
     return _leaf(array, target)
 
 

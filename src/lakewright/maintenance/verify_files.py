@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from lakewright.errors import CorruptTableError, LakewrightError, UnsupportedError, pluralize
 from lakewright.formats.blob_files import TAIL_BYTES, check_entries, read_blob_index
 from lakewright.formats.deletion_vectors import read_deletion_vector
-from lakewright.formats.file_format import FORMATS, FileReader, StatsCollector, file_format_of, translate_decode_errors
-from lakewright.formats.format_registry import open_reader
+from lakewright.formats.file_format import FileReader, StatsCollector, translate_decode_errors
+from lakewright.formats.format_registry import file_format_of, open_reader
 from lakewright.formats.index_kinds import Hashes, decode_hashes
 from lakewright.lsm.key_order import Key, KeyOrder
 from lakewright.maintenance.verify_findings import FULL_DEPTH, FileReport, FileTask, Finding, IdRun, finding, is_damage
@@ -409,7 +409,6 @@ class FileChecker:
         if is_blob_file(file):
             self._check_blobs(store, file, path, findings)
             return FileReport()
-        file_format = file_format_of(file.file_name)
         with translate_decode_errors(path), _opened(store, file, path, ()) as reader:
             if reader.row_count != file.row_count:
                 text = f"{path} has {pluralize(reader.row_count, 'row')} where {file.row_count} are recorded"
@@ -418,7 +417,7 @@ class FileChecker:
         for name in file.extra_files:
             if name.endswith(".index"):
                 _check_side_index(store, f"{path.rpartition('/')[0]}/{name}", findings)
-        if self.depth != FULL_DEPTH or file_format not in FORMATS:
+        if self.depth != FULL_DEPTH:
             return FileReport(rows=count_rows([file]))
         schema = self._schema(store, file.schema_id)
         columns = _held(schema, file, stored)

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lakewright.errors import CorruptTableError, NotFoundError, pluralize
 from lakewright.formats.deletion_vectors import Positions, live_mask, read_deletion_vector
-from lakewright.formats.file_format import FileReader, file_format_of
-from lakewright.formats.format_registry import first_bytes, open_reader
+from lakewright.formats.file_format import FileReader
+from lakewright.formats.format_registry import file_format_of, load_format, open_reader
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DeletionFile, Deletions
 from lakewright.read.file_evolution import Evolution, plan_evolution
@@ -131,7 +131,7 @@ class BucketReader:
         path = self.path_of(file)
         file_format = file_format_of(file.file_name)
         fields = self.schemas.fields_of(file.schema_id)
-        first = first_bytes(file_format, size=file.file_size, row_count=file.row_count, fields=fields)
+        first = load_format(file_format).first_bytes(file.file_size, file.row_count, fields)
         if self.schemas.opened is not None:
             self.schemas.opened[file.file_name] = file.file_size
         source = self.store.storage.open_input(path, size=file.file_size, end_bytes=first)

@@ -64,7 +64,7 @@ honoured
     file.format.per.level file.compression file.compression.per.level file.compression.zstd-level file.block-size
     file.suffix.include.compression parquet.enable.dictionary target-file-size target-file-row-num
     metadata.stats-mode metadata.stats-mode.per.level metadata.stats-dense-store
-    metadata.stats-keep-first-n-columns
+    metadata.stats-keep-first-n-columns vector-field
 
 refused when read or written: manifests of other formats than Avro are not read here: read the table with Java, and
 make it again without the option
@@ -99,7 +99,7 @@ the table with the engine that made it
     blob-view-field video-frame-field
 
 honoured
-    blob-field blob-descriptor-field blob-as-descriptor blob.target-file-size vector-field vector.file.format
+    blob-field blob-descriptor-field blob-as-descriptor blob.target-file-size vector.file.format
     vector.target-file-size
 
 harmless: `.blob` files are kept when other files are compacted, and every reader reads them

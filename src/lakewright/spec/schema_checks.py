@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.external_paths import external_paths
+from lakewright.spec.file_formats import FORMAT_RULES, check_formats
 from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.option_checks import check_not_refused, first_time
 from lakewright.spec.option_table import FIELD_OPTION, READ_REFUSED, WARNED, WRITE_REFUSED, OptionRule
@@ -14,7 +15,19 @@ from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import cast_default
 from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.table_schema import KEY_PREFIX, POSTPONE, UNSUPPORTED_ROOTS, BucketMode, TableSchema
-from lakewright.spec.types import TEXT_ROOTS, AtomicType, DataField, RowType, VectorType, blob_fields, types_inside
+from lakewright.spec.types import (
+    TEXT_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+    blob_fields,
+    types_inside,
+)
 
 # ---- Rules of schemas ------------------------------------------------------------------------------------------------
 # A schema that breaks a rule never becomes a file.
@@ -41,6 +54,13 @@ def check_schema(schema: TableSchema) -> None:
     _check_blob_fields(schema)
     _check_merging(schema)
     _check_column_settings(schema)
+    for name in schema.core_options.get(CoreOptions.VECTOR_FIELD) or ():
+        if not isinstance(dtype := schema.field(name).type, VectorType):
+            raise InvalidInputError(
+                f"'vector-field' names {name!r}, which has the type {dtype}: declare it as VECTOR<FLOAT, n>",
+                option="vector-field",
+                column=name,
+            )
     _check_branches(schema.core_options)
     try:
         schema.to_json().encode()
@@ -269,8 +289,7 @@ def _check_column_settings(schema: TableSchema) -> None:
 
 _REGISTERED_BY_SERVERS = "metastore.partitioned-table"
 BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
-FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
-_AVRO_PRECISION = {"TIME": 3, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
+FILE_FORMATS = frozenset(FORMAT_RULES)
 COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
 
 
@@ -280,8 +299,9 @@ def check_supported_for_write(schema: TableSchema) -> None:
     _check_options(schema, WRITE_REFUSED)
     _check_types(schema, schema.fields, "written")
     check_partition_types(schema)
-    formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
+    formats = _file_formats(schema)
     _refuse_others("file format", formats, FILE_FORMATS)
+    check_formats(formats, schema.fields)
     codecs = {options.file_compression(), *options.get(CoreOptions.FILE_COMPRESSION_PER_LEVEL).values()}
     _refuse_others("file compression", codecs, COMPRESSIONS)
     if schema.bucket_mode is BucketMode.HASH_FIXED:
@@ -308,7 +328,7 @@ def check_column_types(schema: TableSchema, before: TableSchema | None = None) -
     if before is not None and not _can_hold(before):
         return
     _check_types(schema, schema.fields, "written")
-    _check_avro(schema)
+    check_formats(_file_formats(schema), schema.fields)
 
 
 def _can_hold(schema: TableSchema) -> bool:
@@ -319,24 +339,13 @@ def _can_hold(schema: TableSchema) -> bool:
     return True
 
 
-def _check_avro(schema: TableSchema) -> None:
-    """Raise UnsupportedError for times that Avro, if files of the table are written in it, cannot hold."""
+def _file_formats(schema: TableSchema) -> set[str]:
+    """Return the formats of all files that a table gets."""
     options = schema.core_options
     formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
     if schema.primary_keys:
         formats.add(options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format())
-    if "avro" not in formats:
-        return
-    for column in schema.fields:
-        for part in types_inside(column.type):
-            limit = _AVRO_PRECISION.get(part.root) if isinstance(part, AtomicType) else None
-            if limit is not None and isinstance(part, AtomicType) and part.precision > limit:
-                raise UnsupportedError(
-                    f"the column {column.name!r} of type {column.type} cannot be written: Avro files cannot hold "
-                    f"{part}; lower its precision to {limit}, or use another file format",
-                    column=column.name,
-                    type=str(part),
-                )
+    return formats
 
 
 def doubtful_keys(schema: TableSchema) -> list[str]:
@@ -378,8 +387,6 @@ def unkept_options(schema: TableSchema, place: str, *, on_server: bool = False) 
 
 def _check_keyed_write(options: CoreOptions) -> None:
     """Raise UnsupportedError for options of primary-key tables that change rows, files or their order."""
-    changelog = {options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format()}
-    _refuse_others("changelog file format", changelog, FILE_FORMATS)
     codecs = {options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or options.file_compression()}
     _refuse_others("changelog file compression", codecs, COMPRESSIONS)
     if options.get(CoreOptions.SEQUENCE_SNAPSHOT_ORDERING) and not options.get(CoreOptions.WRITE_ONLY):
@@ -429,11 +436,22 @@ def _check_types(schema: TableSchema, fields: Iterable[DataField], verb: str) ->
             _check_blob(schema, column, verb)
             continue
         for part in types_inside(column.type):
-            if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS):
+            if isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS:
                 raise UnsupportedError(
                     f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
                     column=column.name,
                 )
+            # Java cannot read the elements of such arrays and maps.
+            if isinstance(part, ArrayType | MultisetType | MapType) and _holds_vectors(part):
+                raise UnsupportedError(
+                    f"the column {column.name!r} of type {column.type} cannot be {verb}: a VECTOR inside an ARRAY or "
+                    "a MAP is not supported; put it into a column or a ROW of its own, or use ARRAY in its place",
+                    column=column.name,
+                )
+
+
+def _holds_vectors(dtype: DataType) -> bool:
+    return any(isinstance(part, VectorType) for part in types_inside(dtype))
 
 
 def _check_blob(schema: TableSchema, column: DataField, verb: str) -> None:

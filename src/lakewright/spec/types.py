@@ -32,6 +32,7 @@ SYSTEM_FIELD_ID_MIN = 1073741823  # ids from here on belong to the format itself
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}  # from narrow to wide
 WIDENED_BY_KIND = (tuple(INTEGER_BITS), ("FLOAT", "DOUBLE"))  # a type holds every value of those before it
 FLOAT_ROOTS = frozenset({"FLOAT", "DOUBLE"})
+VECTOR_ROOTS = frozenset({"BOOLEAN", *INTEGER_BITS, *FLOAT_ROOTS})  # of the elements of vectors
 TEXT_ROOTS = frozenset({"CHAR", "VARCHAR"})
 BINARY_ROOTS = frozenset({"BINARY", "VARBINARY"})
 BYTES_ROOTS = BINARY_ROOTS | {"BLOB", "GEOMETRY", "GEOGRAPHY"}  # what has bytes as values
@@ -174,12 +175,25 @@ class MapType(_Nested):
 
 
 @dataclass(frozen=True, slots=True)
-class VectorType:
-    """A list with a fixed number of elements. Such a schema can be shown; its data can be neither read nor written."""
+class VectorType(_Nested):
+    """A list with a fixed number of numbers or booleans, none of which is null; the list as a whole may be null.
+
+    >>> str(VectorType(True, "FLOAT", 3))
+    'VECTOR<FLOAT, 3>'
+    """
 
     nullable: bool
     element: DataType
     length: int
+
+    def __post_init__(self) -> None:
+        argument_checks.check_bool("nullable", self.nullable)
+        element = to_type("element", self.element)
+        if not isinstance(element, AtomicType) or element.root not in VECTOR_ROOTS:
+            raise InvalidInputError(f"a VECTOR has elements of one of {', '.join(sorted(VECTOR_ROOTS))}, not {element}")
+        if not 1 <= argument_checks.check_int("length", self.length) <= UNBOUNDED:
+            raise InvalidInputError(f"a VECTOR has a length from 1 to {UNBOUNDED}, not {self.length}")
+        object.__setattr__(self, "element", element)
 
     def __str__(self) -> str:
         return _suffix(f"VECTOR<{self.element}, {self.length}>", self.nullable)
@@ -294,8 +308,8 @@ def parse_type(data: JSON) -> DataType:
             return MapType(nullable, parse_type(data.get("key")), parse_type(data.get("value")))
         case "VECTOR":
             length = data.get("length")
-            if not isinstance(length, int) or length < 1:
-                raise InvalidInputError(f"a VECTOR needs a length of at least 1: {dict(data)!r}")
+            if not isinstance(length, int):
+                raise InvalidInputError(f"a VECTOR needs a number as length: {dict(data)!r}")
             return VectorType(nullable, parse_type(data.get("element")), length)
         case "ROW":
             fields = data.get("fields")

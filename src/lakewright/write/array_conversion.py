@@ -93,7 +93,7 @@ def convert(array: pa.Array, dtype: DataType) -> pa.Array:
         case RowType():
             return _row(array, dtype)
         case VectorType():
-            raise UnsupportedError(f"columns of type {dtype} cannot be written")
+            return _vector(array, dtype)
 
 
 def check(array: pa.Array, dtype: DataType) -> None:
@@ -112,7 +112,8 @@ def check(array: pa.Array, dtype: DataType) -> None:
         case RowType():
             _check_row(array, dtype)
         case VectorType():
-            raise UnsupportedError(f"columns of type {dtype} cannot be written")
+            if array.flatten().null_count:
+                raise ValueMismatch("a null element; a vector may be null, but not one of its elements")
 
 
 @lru_cache(maxsize=4096)
@@ -355,6 +356,20 @@ def _list(array: pa.Array, dtype: ArrayType) -> pa.Array:
         return array
     elements = _part(array.flatten(), dtype.element, "element")
     return pa.ListArray.from_arrays(_offsets(array), elements, type=target, mask=_mask(array))
+
+
+def _vector(array: pa.Array, dtype: VectorType) -> pa.Array:
+    """Return lists of the right length as vectors, without a copy where the elements have their type already."""
+    if types.is_fixed_size_list(array.type):
+        if array.type.list_size != dtype.length:
+            raise TypeMismatch(f"vectors of {array.type.list_size} elements cannot become it")
+        array = array.cast(pa.list_(array.type.value_field))
+    lists = _list(array, ArrayType(nullable=True, element_type=dtype.element))
+    lengths = pc.min_max(pc.list_value_length(lists)).as_py()
+    if lengths["min"] is not None and (lengths["min"], lengths["max"]) != (dtype.length, dtype.length):
+        wrong = lengths["min"] if lengths["min"] != dtype.length else lengths["max"]
+        raise ValueMismatch(f"{wrong} elements where the type has {dtype.length}")
+    return lists.cast(to_arrow_type(dtype))
 
 
 def _map(array: pa.Array, dtype: DataType, key: DataType, value: DataType) -> pa.Array:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
+import numpy as np
 import pyarrow as pa
 
 from lakewright.engine_registry import _engine_of, _is_a
@@ -145,7 +146,7 @@ def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
     data = {name: to_descriptors(values) if _holds_blobs(values) else values for name, values in data.items()}
     try:
         try:
-            return pa.table(data)
+            return pa.table({name: _vectors(values) for name, values in data.items()})
         except OverflowError:
             return pa.table({name: _wide_integers(values, str(name), table) for name, values in data.items()})
     except LakewrightError:
@@ -160,6 +161,13 @@ def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
 
 def _holds_blobs(values: object) -> TypeGuard[Sequence[object]]:
     return isinstance(values, list | tuple) and any(isinstance(value, Blob) for value in values)
+
+
+def _vectors(values: object) -> object:
+    """Return an array of numpy with a vector in each row as an Arrow array, without a copy; anything else as it is."""
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or not values.shape[1]:  # noqa: PLR2004
+        return values
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1])
 
 
 def _wide_integers(values: Any, column: str, table: str) -> pa.Array:  # noqa: ANN401 - a list or a pandas series

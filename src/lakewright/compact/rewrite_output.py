@@ -22,6 +22,7 @@ from lakewright.formats.data_file_writer import (
     EncodedRows,
     FilePlan,
     NewFile,
+    RollingBlobFile,
     RollingFile,
     SequenceNumbers,
     wall_clock_ms,
@@ -78,6 +79,19 @@ class BucketOutput:
         sink = GroupedRows(rolling, min(group_bytes, GROUP_BYTES))
         self._open.append(sink)
         return sink
+
+    def write_blobs(self, plan: FilePlan, rows: pa.Table, kept: npt.NDArray[np.bool_] | None) -> DataFile:
+        """Write the values of a BLOB column into one file; those that are `kept` are in older files."""
+        rolling = RollingBlobFile(plan, self._new_file, self._clock_ms, storages_of(self._store))
+        try:
+            rolling.write(rows, kept)
+            rolling.finish()
+        except BaseException:
+            rolling.discard()
+            raise
+        (done,) = rolling.files
+        self.add_path(done.path)
+        return done.facts
 
     def add_path(self, path: str) -> None:
         """Let `discard` delete a file too that was written by other means."""

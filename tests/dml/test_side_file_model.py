@@ -104,7 +104,7 @@ class Model:
         assert not table.verify(full=True).findings
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_any_order_of_changes_leaves_the_rows_of_the_model(tmp_path: Path, seed: int) -> None:
     model = Model(tmp_path, seed)
     model.insert()

@@ -34,6 +34,7 @@ from lakewright.storage.concurrency import in_order
 
 _FILES_READ = 2  # at a time, so that decoding goes on while rows are written
 _AHEAD_BATCHES = 2
+_UNBOUNDED = (1 << 62) - 1  # bytes or rows of a file that must not be split
 
 
 def read_rows(store: TableStore, split: DataSplit, columns: Sequence[str] | None = None) -> Generator[pa.RecordBatch]:
@@ -112,12 +113,15 @@ def _in_range(
 ) -> tuple[DataFile, ...]:
     """Write neighbouring groups as files with all columns, each with the id of its first row.
 
-    Columns in BLOB and VECTOR files stay there: these files keep their row ids.
+    Columns in BLOB and VECTOR files stay there: these files keep their row ids. Other readers expect that such a file
+    has rows of one normal file, so the rows of a task become one file.
     """
     # The source is APPEND although a compaction makes them, as in other implementations.
     inline = inline_columns(FileSchemas(store), task.files)
     apart = [field for field in store.schema.fields if is_stored_apart(field.type) and field.id not in inline]
     plan = FilePlan.moved(store.schema, source=APPEND).without(apart)
+    if apart:
+        plan = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)
     low = min(file.min_sequence_number for file in task.files)
     high = max(file.max_sequence_number for file in task.files)
     row_id = split.files[0].first_row_id or 0

@@ -206,7 +206,7 @@ def missing_error(uri: str) -> NotFoundError:
 # ---- Columns of values -----------------------------------------------------------------------------------------------
 
 
-class BlobScalar(pa.ExtensionScalar):  # type: ignore[misc] - pyarrow has no types
+class BlobScalar(pa.ExtensionScalar):  # type: ignore[misc]  # pyarrow has no types
     """A value of a column of blobs."""
 
     def as_py(self, **_: object) -> Blob | None:
@@ -214,7 +214,7 @@ class BlobScalar(pa.ExtensionScalar):  # type: ignore[misc] - pyarrow has no typ
         return None if self.value is None else Blob.from_descriptor(self.value.as_py())
 
 
-class BlobType(pa.ExtensionType):  # type: ignore[misc] - pyarrow has no types
+class BlobType(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
     """The Arrow type of a lazily read BLOB column: its values are descriptors, and `Blob` objects in Python."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from lakewright.spec.types import DataField, blob_fields
 from lakewright.storage.concurrency import map_concurrently
 from lakewright.storage.storage import Storage
 
-_PIECE_BYTES = 8 << 20  # of values that are fetched at a time from a disk
+_PIECE_BYTES = 7 << 20  # of values that are fetched at a time from a disk: less than is asked for at a time
 _REMOTE_PIECE_BYTES = 64 << 20  # from a remote storage, with several requests
 
 

@@ -40,10 +40,12 @@ _WIDER_NUMBERS = {
     "DECIMAL": {"FLOAT", "DOUBLE"},
 }
 _MOMENTS = TIMESTAMP_ROOTS | {"DATE"}
+_BYTES = BINARY_ROOTS | {"BLOB"}
 _NAMES = {
     "CHAR": "STRING",
     "VARCHAR": "STRING",
     "VARBINARY": "BINARY",
+    "BLOB": "BINARY",  # to SQL its values are bytes
     "TIMESTAMP": "TIMESTAMP_NTZ",
     "TIMESTAMP_LTZ": "TIMESTAMP",
     "TIME": "TIME(6)",
@@ -199,8 +201,8 @@ def _nullable(dtype: DataType) -> str:
 
 def _plain_fits(own: str, target: str) -> bool:
     if own == target or target in TEXT_ROOTS:
-        return own not in BINARY_ROOTS or target not in TEXT_ROOTS
-    pairs = ((_NUMBERS, _NUMBERS), (_MOMENTS, _MOMENTS), (BINARY_ROOTS, BINARY_ROOTS))
+        return own not in _BYTES or target not in TEXT_ROOTS
+    pairs = ((_NUMBERS, _NUMBERS), (_MOMENTS, _MOMENTS), (_BYTES, _BYTES))
     return any(own in first and target in second for first, second in pairs)
 
 

@@ -70,7 +70,7 @@ def spark_type(dtype: DataType, *, column: str = "") -> sql.DataType:
         case AtomicType(root="TIME"):
             require(Feature.TIME, f"the column {column!r} is {dtype}", column=column)
             return TimeType(6)
-        case ArrayType():
+        case ArrayType() | VectorType():
             element = spark_type(dtype.element, column=f"{column}.element")
             return sql.ArrayType(element, containsNull=dtype.element.nullable)
         case MapType() | MultisetType():
@@ -79,7 +79,7 @@ def spark_type(dtype: DataType, *, column: str = "") -> sql.DataType:
             return sql.MapType(key, value, valueContainsNull=dtype.value.nullable)
         case RowType():
             return sql.StructType([_struct_field(field, f"{column}.{field.name}") for field in dtype.fields])
-        case AtomicType() | VectorType():
+        case AtomicType():
             raise UnsupportedError(
                 f"the column {column!r} is {dtype}, for which there is no Spark type: leave it out with columns=[...]",
                 column=column,

@@ -192,7 +192,6 @@ BROKEN: dict[str, Any] = {
     "fields as object": lambda d: d.update(fields={}),
     "field as text": lambda d: d.update(fields=["a"]),
     "field without type": lambda d: d["fields"][0].pop("type"),
-    "unknown type": lambda d: d["fields"][0].update(type="QUATERNION"),
     "bad parameters": lambda d: d["fields"][0].update(type="DECIMAL(99, 2)"),
     "row without fields": lambda d: d["fields"][0].update(type={"type": "ROW"}),
     "array without element": lambda d: d["fields"][0].update(type={"type": "ARRAY"}),
@@ -428,6 +427,33 @@ def test_schemas_that_can_neither_be_written_nor_read(schema: TableSchema) -> No
         check_supported_for_write(schema)
     with pytest.raises(UnsupportedError):
         check_supported_for_read(schema)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        "QUATERNION NOT NULL",
+        "GEOMETRY('my (crs), x')",
+        "GEOGRAPHY(OGC:CRS84, spherical)",
+        {"type": "FUTURE NOT NULL", "of": {"a": 1}},
+        {"type": "ARRAY", "element": "HYPER(3)"},
+        {"type": "VECTOR", "element": "STRING", "length": 3},
+    ],
+    ids=str,
+)
+def test_types_of_later_versions_are_kept_and_refused_by_column(stored: Any) -> None:  # noqa: ANN401
+    data = plain()
+    data["fields"][1]["type"] = stored
+    schema = TableSchema.from_json(json.dumps(data), path="p")
+    assert schema.fields[1].to_dict()["type"] == stored
+    assert TableSchema.from_json(schema.to_json(), path="p") == schema
+    check_supported_for_read(schema, ["a", "c"])
+    for check in (check_supported_for_read, check_supported_for_write):
+        with pytest.raises(UnsupportedError, match="the column 'b' of type"):
+            check(schema)
+    key = replace(schema, primary_keys=("b",))
+    with pytest.raises(UnsupportedError, match="'b'"):
+        check_supported_for_read(key, ["a"])
 
 
 def test_other_columns_of_such_a_table_can_be_read() -> None:

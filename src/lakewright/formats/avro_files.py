@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
+from lakewright.formats.arrow_conform import lists_to_vectors
 from lakewright.formats.avro_container import (
     Codec,
     block_schema,
@@ -267,7 +268,7 @@ def to_array(values: list[Any], dtype: DataType, schema: AvroType) -> pa.Array:
         case RowType():
             return _struct_array(values, dtype, schema)
         case VectorType():
-            return to_array(values, _as_array(dtype), schema).cast(target)  # which checks the lengths
+            return lists_to_vectors(to_array(values, _as_array(dtype), schema), target)
 
 
 def _struct_array(values: list[Any], dtype: RowType, schema: AvroType) -> pa.Array:

@@ -334,6 +334,8 @@ def _atomic(dtype: AtomicType, place: _Place | None) -> pa.DataType:
                     for name, metadata in zip(("value", "metadata"), numbers, strict=True)
                 ]
             )
+        case "UNKNOWN":
+            raise UnsupportedError(f"{dtype} is not a type that this release knows: select other columns")
         case root:
             return _SIMPLE[root]
 

@@ -214,6 +214,16 @@ class _Bytes(Slot):
         return 0 if inline else int(_PAIR.unpack_from(region, at)[0])
 
 
+class _Unknown(_Bytes):
+    """A value of a type that is not known, such as a bound of a column: it is not read."""
+
+    def read(self, region: bytes, at: int) -> NestedValue:  # noqa: ARG002 - as for other slots
+        return None
+
+    def variable_bytes(self, region: bytes, at: int) -> int:  # noqa: ARG002 - as for other slots
+        return 0
+
+
 class _Text(_Bytes):
     """CHAR and VARCHAR: UTF-8."""
 
@@ -357,6 +367,8 @@ def slot_of(dtype: DataType) -> Slot:
 
 def _atomic_slot(dtype: AtomicType) -> Slot:
     root = dtype.root
+    if root == "UNKNOWN":
+        return _Unknown()
     if root in _FORMATS:
         return _Number(_FORMATS[root])
     if root in TEXT_ROOTS:

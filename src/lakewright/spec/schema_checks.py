@@ -406,6 +406,7 @@ def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None 
     check_options_for_read(schema)
     check_partition_types(schema)
     _check_types(schema, schema.fields if columns is None else [schema.field(name) for name in columns], "read")
+    _check_types(schema, map(schema.field, {*schema.primary_keys, *schema.partition_keys}), "read")
 
 
 def check_partition_types(schema: TableSchema) -> None:
@@ -437,8 +438,10 @@ def _check_types(schema: TableSchema, fields: Iterable[DataField], verb: str) ->
             continue
         for part in types_inside(column.type):
             if isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS:
+                remedy = "; select other columns" if verb == "read" else ""
                 raise UnsupportedError(
-                    f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
+                    f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not "
+                    f"supported{remedy}",
                     column=column.name,
                 )
             # Java cannot read the elements of such arrays and maps.

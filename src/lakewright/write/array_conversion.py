@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import UnsupportedError
+from lakewright.formats.arrow_conform import lists_to_vectors
 from lakewright.formats.blob_values import BlobType
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.types import (
@@ -365,11 +366,10 @@ def _vector(array: pa.Array, dtype: VectorType) -> pa.Array:
             raise TypeMismatch(f"vectors of {array.type.list_size} elements cannot become it")
         array = array.cast(pa.list_(array.type.value_field))
     lists = _list(array, ArrayType(nullable=True, element_type=dtype.element))
-    lengths = pc.min_max(pc.list_value_length(lists)).as_py()
-    if lengths["min"] is not None and (lengths["min"], lengths["max"]) != (dtype.length, dtype.length):
-        wrong = lengths["min"] if lengths["min"] != dtype.length else lengths["max"]
-        raise ValueMismatch(f"{wrong} elements where the type has {dtype.length}")
-    return lists.cast(to_arrow_type(dtype))
+    try:
+        return lists_to_vectors(lists, to_arrow_type(dtype))
+    except pa.ArrowInvalid as error:
+        raise ValueMismatch(str(error)) from None
 
 
 def _map(array: pa.Array, dtype: DataType, key: DataType, value: DataType) -> pa.Array:

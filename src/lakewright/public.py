@@ -27,6 +27,7 @@ from lakewright.errors import (
     TableReplacedError,
     UnsupportedError,
 )
+from lakewright.formats.blob_values import Blob
 from lakewright.ingestion.copy_table import copy_table
 from lakewright.ingestion.create_table_from import create_table_from
 from lakewright.ingestion.local_ingest import ingest
@@ -47,6 +48,7 @@ __all__ = [
     "AlreadyExistsError",
     "ArrayType",
     "AtomicType",
+    "Blob",
     "Catalog",
     "CatalogFactory",
     "CommitConflictError",

@@ -139,8 +139,6 @@ def test_what_row_tracking_cannot_number_is_refused() -> None:
     check_messages([made("a")], tracking)
     with pytest.raises(InvalidMessageError, match="row tracking needs"):
         check_messages([made(new_files=(data_file("a", file_source=None),))], tracking)
-    with pytest.raises(UnsupportedError, match="BLOB"):
-        check_messages([made("a.blob")], tracking)
     with pytest.raises(UnsupportedError, match="outside the table"):
         check_messages([made(new_index_files=(IndexFile(HASH, "a", 1, 1, external_path="/x/a"),))], RECEIVER)
 

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import CorruptTableError
-from lakewright.formats.file_format import FORMATS
-from lakewright.formats.format_registry import open_reader
+from lakewright.formats.format_registry import FORMATS, open_reader
 from lakewright.spec.types import DataField
 from support.data_files import read, write
 from support.effort import examples

@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakewright.formats.data_file_writer import FilePlan, FinishedFile, NewFile, RollingFile
-from lakewright.formats.file_format import file_format_of
-from lakewright.formats.format_registry import open_reader
+from lakewright.formats.format_registry import file_format_of, open_reader
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.binary_row import decode_row
 from lakewright.spec.column_stats import field_stats
@@ -57,7 +56,7 @@ class Written:
         rolling.finish()
         self.files = rolling.files
 
-    def _new_file(self) -> NewFile:
+    def _new_file(self, _plan: FilePlan) -> NewFile:
         name = self.plan.file_name(f"u-{len(self.outputs)}")
         self.outputs.append(MemoryOutput())
         return NewFile(name, f"/{name}", self.outputs[-1])

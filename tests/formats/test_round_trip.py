@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
-from lakewright.formats.file_format import FORMATS, WriteOptions, file_format_of
-from lakewright.formats.format_registry import open_reader, open_writer
+from lakewright.formats.file_format import WriteOptions
+from lakewright.formats.format_registry import FORMATS, file_format_of, open_reader, open_writer
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, ColumnStats, parse_stats_mode
 from lakewright.spec.scalars import to_array

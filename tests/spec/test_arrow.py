@@ -79,6 +79,8 @@ def test_a_multiset_is_a_map_to_counts() -> None:
 def test_a_vector_is_a_fixed_size_list() -> None:
     arrow = to_arrow_type(VectorType(nullable=True, element=AtomicType("FLOAT"), length=3))
     assert pa.types.is_fixed_size_list(arrow)
+    columns = from_arrow_schema(pa.schema({"v": pa.list_(pa.field("item", pa.float32(), nullable=False), 3)}))
+    assert [str(column.type) for column in columns] == ["VECTOR<FLOAT, 3>"]
     assert arrow.list_size == 3
 
 
@@ -145,7 +147,7 @@ REFUSED = {
     pa.decimal128(5, -1): InvalidInputError,
     pa.struct([]): InvalidInputError,
     pa.large_binary(): UnsupportedError,
-    pa.list_(pa.float32(), 4): UnsupportedError,
+    pa.list_(pa.string(), 4): InvalidInputError,
 }
 
 

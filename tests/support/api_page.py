@@ -25,7 +25,7 @@ SECTIONS = {
     "Catalogs": "catalog",
     "Tables": "table",
     "Writes and commits": "write commit engine",
-    "Reads": "read",
+    "Reads": "read formats",
     "Row changes": "dml",
     "Ingest, copy and migrate": "ingestion",
     "Upkeep": "compact maintenance metadata metrics diagnosis",

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType, VectorType
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WAREHOUSE = GOLDEN / "warehouse"
@@ -85,7 +85,7 @@ def _spell(scalar: pa.Scalar, dtype: DataType) -> Any:  # noqa: ANN401
     if not scalar.is_valid:
         return None
     match dtype:
-        case ArrayType(element=element):
+        case ArrayType(element=element) | VectorType(element=element):
             return [_spell(value, element) for value in scalar.values]
         case MapType(key=key, value=value):
             return _pairs(scalar, key, value)
@@ -95,8 +95,6 @@ def _spell(scalar: pa.Scalar, dtype: DataType) -> Any:  # noqa: ANN401
             return {field.name: _spell(scalar[field.name], field.type) for field in fields}
         case AtomicType():
             return _atomic(scalar, dtype)
-        case _:
-            raise NotImplementedError(dtype)
 
 
 def _pairs(scalar: pa.Scalar, key: DataType, value: DataType) -> list[Any]:
@@ -148,7 +146,7 @@ def _settled(cell: Any, dtype: DataType) -> Any:  # noqa: ANN401
     if cell is None:
         return None
     match dtype:
-        case ArrayType(element=element):
+        case ArrayType(element=element) | VectorType(element=element):
             return [_settled(value, element) for value in cell]
         case MapType(key=key, value=value):
             return sorted(([_settled(k, key), _settled(v, value)] for k, v in cell), key=json.dumps)

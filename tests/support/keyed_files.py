@@ -72,7 +72,7 @@ class KeyedBucket:
         plan = FilePlan.keyed(self.store.schema, level=level, source=source)
         name = plan.file_name(f"{len(self.files):04d}")
         path = f"{directory}/{name}"
-        rolling = RollingFile(plan, lambda: NewFile(name, path, storage.open_output(path)), None, lambda: 1)
+        rolling = RollingFile(plan, lambda _: NewFile(name, path, storage.open_output(path)), None, lambda: 1)
         rolling.write(rows)
         rolling.finish()
         (finished,) = rolling.files

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError
 from lakewright.formats.data_file_writer import FilePlan, FinishedFile, NewFile, RollingFile
-from lakewright.formats.file_format import file_format_of
-from lakewright.formats.format_registry import open_reader
+from lakewright.formats.format_registry import file_format_of, open_reader
 from lakewright.lsm.merge_rows import MergeRules
 from lakewright.spec.bucket_hash import bucket_ids
 from lakewright.spec.manifest import EMPTY_ROW
@@ -64,7 +63,7 @@ class Disk:
         return self._rolling(FilePlan.keyed(self.schema, level=0)), log
 
     def _rolling(self, plan: FilePlan) -> RollingFile:
-        def new_file() -> NewFile:
+        def new_file(plan: FilePlan) -> NewFile:
             if self.failing:
                 raise OSError(28, "no space left")
             name = plan.file_name(f"u-{len(self.outputs)}")

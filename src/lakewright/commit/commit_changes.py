@@ -22,6 +22,7 @@ from lakewright.spec.manifest import (
     IndexEntry,
     IndexFile,
     ManifestEntry,
+    count_rows,
     is_side_file,
 )
 from lakewright.spec.snapshot import CommitKind
@@ -244,21 +245,41 @@ def assign_row_ids(
     """Give new files of a row-tracking table their sequence and row ids; return them and the next free row id.
 
     Both depend on the snapshot that the commit becomes, so every attempt assigns them anew from the same entries. A
-    file that has its row ids keeps them, and others follow behind it.
+    file that has its row ids keeps them, and others follow behind it. BLOB and VECTOR files have the rows of the normal
+    file before them; several files of one column follow each other.
     """
     ordered = _grouped(entries) if by_partition else list(entries)
     numbered = (e.file for e in ordered if e.kind == ADD and e.file.first_row_id is not None)
     next_row_id = max((next_row_id, *((file.first_row_id or 0) + file.row_count for file in numbered)))
     out: list[ManifestEntry] = []
+    start = next_row_id  # of the newest normal file
+    side_starts: dict[tuple[str, ...], int] = {}  # by columns, the next row id of the files that are beside it
     for entry in ordered:
         file = entry.file
         if entry.kind == ADD:
             file = _with_sequence(file, snapshot_id)
-            if _needs_row_ids(file):
-                file = replace(file, first_row_id=next_row_id)
+            if not _needs_row_ids(file):
+                pass
+            elif is_side_file(file):
+                columns = file.write_cols or ()
+                file = replace(file, first_row_id=side_starts.get(columns, start))
+                side_starts[columns] = _end_of_rows(file)
+                if side_starts[columns] > next_row_id:
+                    raise InvalidMessageError(
+                        f"the file {file.file_name} has more rows than the normal file before it in its message; write "
+                        "the data again",
+                        files=(file.file_name,),
+                    )
+            else:
+                start, side_starts = next_row_id, {}
+                file = replace(file, first_row_id=start)
                 next_row_id += file.row_count
         out.append(entry if file is entry.file else replace(entry, file=file))
     return tuple(out), next_row_id
+
+
+def _end_of_rows(file: DataFile) -> int:
+    return (file.first_row_id or 0) + file.row_count
 
 
 def _needs_row_ids(file: DataFile) -> bool:
@@ -363,7 +384,7 @@ def _misplaced(message: CommitMessage, target: TargetFacts) -> str | None:
 def _unreconciled(message: CommitMessage, target: TargetFacts) -> str | None:
     if message.rows_in is None or any(f.write_cols is not None for f in message.new_files):
         return None
-    written = sum(f.row_count for f in message.new_files)
+    written = count_rows(message.new_files)
     # A primary-key writer folds rows of one key together, so it may write fewer than it took in, never more.
     if written == message.rows_in or (target.has_primary_key and written < message.rows_in):
         return None
@@ -380,10 +401,6 @@ def _check_files(message: CommitMessage, target: TargetFacts) -> None:
                 "which row tracking needs; write it again with a newer writer",
                 table=target.table,
                 files=(file.file_name,),
-            )
-        if target.row_tracking and is_side_file(file):
-            raise UnsupportedError(
-                f"{target.table}: BLOB and VECTOR files cannot be committed ({file.file_name})", table=target.table
             )
     for index in written_index_files(message):
         _check_name(index.file_name, target)

@@ -39,7 +39,7 @@ from lakewright.metadata.authority import (
 from lakewright.metadata.manifest_columns import SelectedEntries
 from lakewright.metadata.table_store import TableStore
 from lakewright.metrics import EventKind, MetricsEvent, StageTimer, emit, has_listeners
-from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
+from lakewright.spec.manifest import ADD, DELETE, ManifestEntry, count_rows
 from lakewright.spec.snapshot import MAX_LONG, Snapshot, is_same_commit, snapshot_from_json, state_of, to_json
 from lakewright.spec.table_schema import TableSchema
 from lakewright.storage.concurrency import CallGroup, DeferredCall
@@ -624,7 +624,7 @@ class CommitRun:
         added = [entry.file for entry in entries if entry.kind == ADD]
         details = {"removed_files": len(entries) - len(added)} if len(entries) > len(added) else {}
         event = self._event("commit", {**details, "replayed": True} if self.replayed else details, before_ms)
-        rows, size = sum(file.row_count for file in added), sum(file.file_size for file in added)
+        rows, size = count_rows(added), sum(file.file_size for file in added)
         emit(replace(event, snapshot_id=snapshot.id, rows=rows, files=len(added), bytes=size))
 
     def tell_failed(self, error: BaseException, before_ms: Mapping[str, float]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import TypeAlias
 
 from lakewright.commit.commit_changes import Change, Guard
@@ -284,9 +285,12 @@ class TouchedRows:
 
 def range_of(file: DataFile) -> Range | None:
     """Return the row ids of a file; None where it has none of its own, or shares those of another as a side file."""
-    if file.first_row_id is None or is_side_file(file):
-        return None
-    return file.first_row_id, file.first_row_id + file.row_count
+    return None if is_side_file(file) else _touched_range(file)
+
+
+def _touched_range(file: DataFile) -> Range | None:
+    """Return the row ids of which a file has columns; None where the commit is still to give them."""
+    return None if file.first_row_id is None else (file.first_row_id, file.first_row_id + file.row_count)
 
 
 def column_ids(fields: Iterable[DataField], names: Collection[str] | None) -> frozenset[int]:
@@ -343,8 +347,8 @@ def _changed_since_read(entry: ManifestEntry, live_files: dict[FileIdentity, Dat
 
 def _without_rows(file: DataFile, ranges: set[Range], next_row_id: int, *, compacts: bool) -> Conflict | None:
     """Return a conflict if a file has columns of rows that are no group, or for a compaction no groups side by side."""
-    rows = range_of(file)
-    if rows is None or rows in ranges:
+    rows = _touched_range(file)
+    if rows is None or rows in ranges or (is_side_file(file) and _covered(rows, ranges)):
         return None
     names = (file.file_name,)
     if rows[1] > next_row_id:
@@ -419,7 +423,7 @@ def touched_rows(
     """
     out: list[tuple[Range, frozenset[int] | None]] = []
     for entry in change.entries:
-        rows = range_of(entry.file)
+        rows = _touched_range(entry.file)
         if rows is not None:
             out.append((rows, None if entry.kind == DELETE else columns_of(entry.file) | read_ids))
     known = {(v.data_file, v.cardinality) for e in vectors for v in e.file.deletion_ranges or ()}
@@ -432,14 +436,29 @@ def touched_rows(
     }
     deleted_in = (range_of(e.file) for e in live if e.file.file_name in grown)
     out += [(rows, read_ids) for rows in deleted_in if rows is not None]
-    return TouchedRows(tuple(sorted(out, key=lambda pair: pair[0])), next_row_id)
+    return TouchedRows(_joined(out), next_row_id)
+
+
+def _joined(
+    pairs: Iterable[tuple[Range, frozenset[int] | None]],
+) -> tuple[tuple[Range, frozenset[int] | None], ...]:
+    """Return ranges in order. Those that overlap but differ become one: a VECTOR file may have a part of a group."""
+    out: list[tuple[Range, frozenset[int] | None]] = []
+    for rows, columns in sorted(pairs, key=itemgetter(0)):
+        if out and rows != out[-1][0] and rows[0] < out[-1][0][1]:
+            (start, end), others = out[-1]
+            both = None if columns is None or others is None else columns | others
+            out[-1] = (start, max(end, rows[1])), both
+        else:
+            out.append((rows, columns))
+    return tuple(out)
 
 
 def overtaken_rows(rows: TouchedRows, entries: Iterable[ManifestEntry], columns_of: ColumnsOf) -> Conflict | None:
     """Return a conflict if another commit wrote columns that the change depends on, of the same rows."""
     names = []
     for entry in entries:
-        written = range_of(entry.file) if entry.kind == ADD else None
+        written = _touched_range(entry.file) if entry.kind == ADD else None
         if written is None or written[0] >= rows.next_row_id:
             continue
         counting = [columns for _, columns in _overlapping(rows, written)]

@@ -27,8 +27,8 @@ from lakewright.commit.commit_plan import CommitPlan, CommitRequest
 from lakewright.commit.conflicts import WRITE_AGAIN, Conflict, conflict_error
 from lakewright.errors import InvalidMessageError, NotFoundError, pluralize
 from lakewright.formats.data_file_writer import FilePlan
-from lakewright.formats.file_format import FileReader, FileWriter, file_format_of
-from lakewright.formats.format_registry import open_reader, open_writer
+from lakewright.formats.file_format import FileReader, FileWriter
+from lakewright.formats.format_registry import file_format_of, open_reader, open_writer
 from lakewright.metadata.manifest_files import may_contain_partitions
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.arrow_types import to_arrow_schema

@@ -23,7 +23,7 @@ from lakewright.display import HtmlRepr
 from lakewright.errors import CommitConflictError, InvalidInputError, LakewrightWarning
 from lakewright.metadata.table_store import TableStore, check_properties
 from lakewright.spec import argument_checks
-from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.manifest import ManifestEntry, count_rows
 from lakewright.spec.snapshot import MAX_LONG, Snapshot
 
 REROUTES_MAX = 10  # how often others may choose buckets first
@@ -142,7 +142,7 @@ class TableCommit:
         files = [f for m in messages for f in m.new_files]
         result = CommitResult(
             snapshot_id=None if snapshot is None else snapshot.id,
-            rows=sum(f.row_count for f in files),
+            rows=count_rows(files),
             files=len(files),
             bytes=sum(f.file_size for f in files),
             seconds=time.monotonic() - started,

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.commit.commit_message import CommitMessage
-from lakewright.compact.compaction_plan import CompactTask
+from lakewright.compact.compaction_plan import CompactTask, inline_columns
 from lakewright.compact.rewrite_output import BucketOutput, deletions_of, write_vectors
 from lakewright.formats.data_file_writer import FilePlan, SequenceNumbers, cap_sequence_numbers, preserved_fields
 from lakewright.formats.deletion_vectors import Positions
@@ -28,10 +28,12 @@ from lakewright.read.split_planning import row_id_groups, split_of
 from lakewright.read.split_reader import SplitReader
 from lakewright.spec.manifest import APPEND, COMPACT, DataFile, IndexFile
 from lakewright.spec.table_schema import BucketMode
+from lakewright.spec.types import is_stored_apart
 from lakewright.storage.concurrency import in_order
 
 _FILES_READ = 2  # at a time, so that decoding goes on while rows are written
 _AHEAD_BATCHES = 2
+_UNBOUNDED = (1 << 62) - 1  # bytes or rows of a file that must not be split
 
 
 def read_rows(store: TableStore, split: DataSplit, columns: Sequence[str] | None = None) -> Generator[pa.RecordBatch]:
@@ -42,7 +44,8 @@ def read_rows(store: TableStore, split: DataSplit, columns: Sequence[str] | None
     """
     carried = preserved_fields(store.schema)
     names = columns or [field.name for field in (*store.schema.fields, *carried)]
-    projection = plan_projection(store.schema.fields, names, hidden=carried)
+    # Descriptors are copied as they are: those of columns without files of their own are stored in the rows.
+    projection = replace(plan_projection(store.schema.fields, names, hidden=carried), blobs="descriptor")
     units = SplitReader(store, FileSchemas(store), projection).units(split)
     threads = min(_FILES_READ, store.options.lakewright_write_threads)
     return in_order(units, threads=threads, ahead_max=_AHEAD_BATCHES)
@@ -107,14 +110,23 @@ def _in_range(
     output: BucketOutput,
     split: DataSplit,
 ) -> tuple[DataFile, ...]:
-    """Write neighbouring groups as files with all columns, each with the id of its first row."""
+    """Write neighbouring groups as files with all columns, each with the id of its first row.
+
+    Columns in BLOB and VECTOR files stay there: these files keep their row ids. Other readers expect that such a file
+    has rows of one normal file, so the rows of a task become one file.
+    """
     # The source is APPEND although a compaction makes them, as in other implementations.
-    plan = FilePlan.moved(store.schema, source=APPEND)
+    inline = inline_columns(FileSchemas(store), task.files)
+    apart = [field for field in store.schema.fields if is_stored_apart(field.type) and field.id not in inline]
+    plan = FilePlan.moved(store.schema, source=APPEND).without(apart)
+    if apart:
+        plan = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)
     low = min(file.min_sequence_number for file in task.files)
     high = max(file.max_sequence_number for file in task.files)
     row_id = split.files[0].first_row_id or 0
     files = []
-    for file in write_rows(output, plan, read_rows(store, split)):
+    columns = [field.name for field in plan.fields]
+    for file in write_rows(output, plan, read_rows(store, split, columns)):
         files.append(replace(file, first_row_id=row_id, min_sequence_number=low, max_sequence_number=high))
         row_id += file.row_count
     return tuple(files)

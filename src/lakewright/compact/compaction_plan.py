@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import TypeAlias, cast
 
 import pyarrow as pa
@@ -33,6 +33,8 @@ from lakewright.lsm.key_order import Key, KeyOrder
 from lakewright.lsm.merge_rows import MergeRules
 from lakewright.lsm.sorted_runs import SortedRun, max_level, runs_of
 from lakewright.metadata.table_store import TableStore
+from lakewright.read.manifest_scan import FileSchemas
+from lakewright.read.pruning import written_fields
 from lakewright.read.split_planning import in_sequence, row_id_groups
 from lakewright.spec.binary_row import decode_row
 from lakewright.spec.column_stats import field_stats
@@ -41,7 +43,7 @@ from lakewright.spec.schema_checks import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode, TableSchema
-from lakewright.spec.types import AtomicType, DataField, Value
+from lakewright.spec.types import AtomicType, DataField, Value, is_stored_apart
 
 # ---- Picking sorted runs ---------------------------------------------------------------------------------------------
 # Universal compaction. Runs come youngest first; what is picked is always the youngest part of them, because a row
@@ -589,7 +591,7 @@ def append_tasks(
 def picker(store: TableStore) -> Callable[[AppendRules, BucketFiles], list[list[AppendUnit]]]:
     """Return the function that picks files of a bucket of this table."""
     if store.options.data_evolution_enabled:
-        return pick_ranges
+        return partial(pick_ranges, inline=partial(inline_columns, FileSchemas(store)))
     return pick_neighbours if store.schema.bucket_mode is BucketMode.HASH_FIXED else pick_any
 
 
@@ -631,16 +633,35 @@ def pick_neighbours(rules: AppendRules, bucket: BucketFiles) -> list[list[Append
     return [units_of_bin for run in _runs(units, lambda _one, _next: True) for units_of_bin in rules.bins(run)]
 
 
-def pick_ranges(rules: AppendRules, bucket: BucketFiles) -> list[list[AppendUnit]]:
-    """Pick groups of files whose row ids follow each other; deleted rows are kept there, so they are no reason."""
+def pick_ranges(
+    rules: AppendRules,
+    bucket: BucketFiles,
+    inline: Callable[[Iterable[DataFile]], frozenset[int]] = lambda _: frozenset(),
+) -> list[list[AppendUnit]]:
+    """Pick groups of files whose row ids follow each other; deleted rows are kept there, so they are no reason.
+
+    Groups of which one has a BLOB or VECTOR column in its normal files, and the other does not, stay apart: new files
+    would hide the values in files of the other's own.
+    """
     files = [file for file in _plain(bucket.files) if file.first_row_id is not None]
     units = [rules.unit(group, {}, len(group)) for group in row_id_groups(files)]
 
     def touch(one: AppendUnit, following: AppendUnit) -> bool:
         first, second = one.files[0], following.files[0]
-        return (first.first_row_id or 0) + first.row_count == second.first_row_id
+        follows = (first.first_row_id or 0) + first.row_count == second.first_row_id
+        return follows and inline(one.files) == inline(following.files)
 
     return [units_of_bin for run in _runs(units, touch) for units_of_bin in rules.bins(run)]
+
+
+def inline_columns(schemas: FileSchemas, files: Iterable[DataFile]) -> frozenset[int]:
+    """Return the ids of the BLOB and VECTOR columns that normal files hold themselves."""
+    return frozenset(
+        field.id
+        for file in files
+        for field in written_fields(schemas.fields_of(file.schema_id), file.write_cols)
+        if is_stored_apart(field.type)
+    )
 
 
 def _plain(files: Iterable[DataFile]) -> list[DataFile]:

@@ -28,7 +28,7 @@ from lakewright.compact.compaction_plan import (
 from lakewright.compact.rewrite_output import BucketOutput, BucketVectors, deletions_of
 from lakewright.compact.sort_compaction import sort_append
 from lakewright.formats.data_file_writer import FilePlan, wall_clock_ms
-from lakewright.formats.file_format import file_format_of
+from lakewright.formats.format_registry import file_format_of
 from lakewright.lsm.changelog import changelog_rows
 from lakewright.lsm.key_groups import KeyGroups
 from lakewright.lsm.key_order import KeyOrder

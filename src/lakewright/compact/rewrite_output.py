@@ -22,6 +22,7 @@ from lakewright.formats.data_file_writer import (
     EncodedRows,
     FilePlan,
     NewFile,
+    RollingBlobFile,
     RollingFile,
     SequenceNumbers,
     wall_clock_ms,
@@ -36,6 +37,7 @@ from lakewright.formats.deletion_vectors import (
     record_at,
 )
 from lakewright.metadata.table_store import TableStore
+from lakewright.read.blob_columns import storages_of
 from lakewright.read.data_split import DeletionFile
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.snapshot import Snapshot
@@ -72,10 +74,23 @@ class BucketOutput:
         self, plan: FilePlan, *, group_bytes: int = GROUP_BYTES, numbers: SequenceNumbers | None = None
     ) -> GroupedRows:
         """Return a sink of rows that become files of a plan; `numbers` are for rows without sequence numbers."""
-        rolling = RollingFile(plan, lambda: self._new_file(plan), numbers, self._clock_ms)
+        rolling = RollingFile(plan, self._new_file, numbers, self._clock_ms, storages_of(self._store))
         sink = GroupedRows(rolling, min(group_bytes, GROUP_BYTES))
         self._open.append(sink)
         return sink
+
+    def write_blobs(self, plan: FilePlan, rows: pa.Table, kept: npt.NDArray[np.bool_] | None) -> DataFile:
+        """Write the values of a BLOB column into one file; those that are `kept` are in older files."""
+        rolling = RollingBlobFile(plan, self._new_file, self._clock_ms, storages_of(self._store))
+        try:
+            rolling.write(rows, kept)
+            rolling.finish()
+        except BaseException:
+            rolling.discard()
+            raise
+        (done,) = rolling.files
+        self.add_path(done.path)
+        return done.facts
 
     def add_path(self, path: str) -> None:
         """Let `discard` delete a file too that was written by other means."""

@@ -41,7 +41,7 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.metrics import StageTimer
 from lakewright.read.data_split import DataSplit
 from lakewright.read.split_sharing import share_splits
-from lakewright.spec.manifest import DELETION_VECTORS
+from lakewright.spec.manifest import DELETION_VECTORS, count_rows
 from lakewright.spec.schema_checks import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
 from lakewright.write.table_writer import TableWriter, WriteJob
@@ -134,7 +134,7 @@ def _result(published: Snapshot | None, prepared: PreparedChange, attempts: int,
         deleted=prepared.deleted if prepared.counted else None,
         updated=prepared.updated if prepared.counted else None,
         inserted=prepared.inserted if prepared.counted else None,
-        written=sum(file.row_count for file in files),
+        written=count_rows(files),
         files=len(files),
         bytes=sum(file.file_size for file in files),
         seconds=seconds,
@@ -330,7 +330,7 @@ def insert_rows(workers: Engine[Work], job: WriteJob, work: Work) -> ChangeResul
 
     def verify(answers: TaskResults) -> ChangeResults:
         messages = tuple(verified_messages(job, answers.payloads))
-        inserted = sum(file.row_count for message in messages for file in message.new_files)
+        inserted = count_rows(file for message in messages for file in message.new_files)
         return ChangeResults(messages, (AppliedChanges(messages),), inserted)
 
     return run_tasks(workers, Job(job.store, job.write_id, work), verify)

@@ -17,7 +17,7 @@ from lakewright.engine.engine import Engine, Job, TaskResults, Work
 from lakewright.engine.engine_job import JobEnd, complete_job, verified_messages
 from lakewright.errors import NotFoundError
 from lakewright.metadata.table_store import TableStore
-from lakewright.spec.manifest import ADD
+from lakewright.spec.manifest import ADD, count_rows
 from lakewright.spec.snapshot import SeenSnapshot, Snapshot
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
@@ -45,7 +45,7 @@ def earlier_result(store: TableStore, snapshot: Snapshot, *, run: TaskRunner | N
         compact_after_commit(store, snapshot, places, run=run)
     return CommitResult(
         snapshot.id,
-        sum(entry.file.row_count for entry in added),
+        count_rows(entry.file for entry in added),
         len(added),
         sum(entry.file.file_size for entry in added),
         time.monotonic() - started,

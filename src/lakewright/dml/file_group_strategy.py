@@ -28,6 +28,7 @@ from lakewright.dml.row_changes import (
     updated_rows,
     with_updates,
 )
+from lakewright.dml.side_file_updates import SideColumns, write_side_files
 from lakewright.errors import LakewrightError, UnsupportedError
 from lakewright.formats.data_file_writer import FilePlan, SequenceNumbers, cap_sequence_numbers, preserved_fields
 from lakewright.formats.deletion_vectors import distinct
@@ -37,7 +38,7 @@ from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.projection import plan_projection
 from lakewright.read.split_reader import SplitReader
 from lakewright.spec.arrow_types import to_arrow_schema
-from lakewright.spec.manifest import APPEND, DataFile
+from lakewright.spec.manifest import APPEND, DataFile, is_side_file
 from lakewright.spec.scalars import to_array
 from lakewright.spec.system_columns import ROW_ID, SEQUENCE_NUMBER
 from lakewright.write.row_intake import Intake
@@ -139,10 +140,22 @@ class _ColumnFileTask:
                 )
 
     def _write_column_file(self, change: GroupChange) -> AppliedChanges:
-        """Write the changed columns of a group into one file."""
+        """Write the changed columns of a group into one file, and BLOB and VECTOR columns into files of their own."""
         assert change.values is not None  # noqa: S101 - rows are updated
         if not change.values.column_names:
             return AppliedChanges()
+        side_columns = SideColumns.of(self.job, change, self.schemas)
+        if not side_columns.names:
+            return self._write_normal_columns(change)
+        self._first_id(change.part)
+        side_files = write_side_files(self.job, change, side_columns, self.schemas, self._new_output(change.part))
+        out = AppliedChanges((self.job.message(bucket_of(change.part), new_files=side_files),))
+        normal = change.values.drop_columns(side_columns.names)
+        return out + self._write_normal_columns(replace(change, values=normal)) if normal.column_names else out
+
+    def _write_normal_columns(self, change: GroupChange) -> AppliedChanges:
+        """Write the changed columns of a group into one file."""
+        assert change.values is not None  # noqa: S101 - rows are updated
         part, schema = change.part, self.job.store.schema
         plan = FilePlan.of_schema(schema, tuple(change.values.column_names))
         unbounded = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)
@@ -166,6 +179,15 @@ class _ColumnFileTask:
         part, store = change.part, self.job.store
         first_id = self._first_id(part)
         ranges = self._kept_ranges(change)
+        if not ranges:
+            return vector_updates.drop_group(self.job, part)
+        if any(is_side_file(file) for file in part.files):
+            raise UnsupportedError(
+                f"{store.name}: rows with BLOB or VECTOR columns in files of their own can only be marked as deleted; "
+                "set 'deletion-vectors.enabled' = 'true'",
+                table=store.name,
+                option="deletion-vectors.enabled",
+            )
         plan = FilePlan.moved(store.schema, source=APPEND)
         pieces = _rows_of_ranges(((at, with_updates(b, at, change)) for at, b, _ in self._read(part, plan)), ranges)
         written: list[DataFile] = []
@@ -219,14 +241,17 @@ class _ColumnFileTask:
 
     def _write_files(self, part: DataSplit, plan: FilePlan, rows: Iterator[pa.Table]) -> tuple[DataFile, ...]:
         """Write rows into new files of a group's bucket."""
-        stem = f"{self.stem}{len(self.outputs)}"
-        output = BucketOutput(self.job.store, (part.partition_bytes, part.bucket), new_uuid=lambda: stem)
-        self.outputs.append(output)
-        sink = output.open(plan)
+        sink = self._new_output(part).open(plan)
         schema = to_arrow_schema(plan.fields)
         for table in rows:
             sink.write(pa.Table.from_arrays(table.columns, schema=schema))
         return sink.finish()
+
+    def _new_output(self, part: DataSplit) -> BucketOutput:
+        stem = f"{self.stem}{len(self.outputs)}"
+        output = BucketOutput(self.job.store, (part.partition_bytes, part.bucket), new_uuid=lambda: stem)
+        self.outputs.append(output)
+        return output
 
     def discard(self) -> None:
         """Remove everything that was written."""

@@ -31,7 +31,7 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_file_reader import BucketReader
 from lakewright.read.data_split import DataSplit
 from lakewright.read.manifest_scan import FileSchemas
-from lakewright.spec.manifest import DELETION_VECTORS, DataFile, IndexFile
+from lakewright.spec.manifest import DELETION_VECTORS, DataFile, IndexFile, is_side_file
 from lakewright.spec.table_schema import BucketMode
 from lakewright.storage.table_layout import check_file_name
 
@@ -41,7 +41,8 @@ _SMALL_FILES_MAX = 16  # of one partition, until they are written as one
 
 def anchor_of(part: DataSplit) -> DataFile:
     """Return the file of a group whose vector holds the deleted rows of the group: the oldest."""
-    return min(part.files, key=lambda file: (file.max_sequence_number, file.file_name))
+    normal = (file for file in part.files if not is_side_file(file))
+    return min(normal, key=lambda file: (file.max_sequence_number, file.file_name))
 
 
 def deleted_positions(store: TableStore, part: DataSplit) -> Deleted | None:
@@ -65,9 +66,16 @@ def mark_deleted(job: ChangeJob, part: DataSplit, positions: RowPositions) -> Ap
 
 
 def drop_group(job: ChangeJob, part: DataSplit) -> AppliedChanges:
-    """Remove the files of a group, and their vector, from the table."""
-    bucket = bucket_of(part)
-    return AppliedChanges((job.message(bucket, deleted_files=part.files),), vectors_to_drop(part))
+    """Remove the files of a group, and their vector, from the table; BLOB files of other rows too stay."""
+    bucket, anchor = bucket_of(part), anchor_of(part)
+    first = anchor.first_row_id or 0
+    files = [
+        file
+        for file in part.files
+        if not is_side_file(file)
+        or (first <= (file.first_row_id or 0) and (file.first_row_id or 0) + file.row_count <= first + anchor.row_count)
+    ]
+    return AppliedChanges((job.message(bucket, deleted_files=files),), vectors_to_drop(part))
 
 
 def vectors_to_drop(part: DataSplit) -> tuple[Vector, ...]:

@@ -27,6 +27,7 @@ from lakewright.errors import (
     pluralize,
 )
 from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import count_rows
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.storage import FileInfo
 from lakewright.write.table_writer import WriteJob
@@ -313,7 +314,7 @@ def verified_messages(job: WriteJob, payloads: Iterable[bytes]) -> list[CommitMe
     """Return the messages of all tasks, after checking that they are of this write and that no row was lost."""
     messages = [message for payload in payloads for message in deserialize_messages(payload)]
     foreign = [message for message in messages if message.write_id != job.write_id]
-    written = sum(file.row_count for message in messages for file in message.new_files)
+    written = count_rows(file for message in messages for file in message.new_files)
     taken = sum(message.rows_in or 0 for message in messages)
     if foreign or written > taken or (written < taken and not job.store.schema.primary_keys):
         raise LakewrightError(

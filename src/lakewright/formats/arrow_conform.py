@@ -42,6 +42,8 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
         return _map(array, target, missing)
     if kinds.is_list(target):
         return _list(array, target, missing)
+    if kinds.is_fixed_size_list(target):
+        return lists_to_vectors(_list(array, pa.list_(target.value_field), missing), target)
     return _leaf(array, target)
 
 
@@ -70,6 +72,17 @@ def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.A
     return pa.Array.from_buffers(
         target, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]
     )
+
+
+def lists_to_vectors(lists: pa.ListArray, target: pa.DataType) -> pa.Array:
+    """Return lists as vectors, without copying the elements if no list is null; all must have the right length."""
+    if lists.null_count == len(lists):  # Arrow's cast crashes on lists whose elements have no buffer
+        return pa.nulls(len(lists), target)
+    lengths = pc.min_max(pc.list_value_length(lists)).as_py()
+    for length in lengths.values():
+        if length != target.list_size:
+            raise pa.ArrowInvalid(f"a list of {length} elements where a vector has {target.list_size}")
+    return lists.cast(target)
 
 
 def _list(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:

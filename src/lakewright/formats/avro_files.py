@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import UnsupportedError
+from lakewright.formats.arrow_conform import lists_to_vectors
 from lakewright.formats.avro_container import (
     Codec,
     block_schema,
@@ -111,14 +112,12 @@ def _type(dtype: DataType, path: str) -> AvroType:
     match dtype:
         case AtomicType():
             return _atomic_type(dtype, path)
-        case ArrayType():
+        case ArrayType() | VectorType():
             return {"type": "array", "items": _nullable(dtype.element, path)}
         case MapType() | MultisetType():
             return _map_type(dtype.key, dtype.value, path)
         case RowType():
             return {"type": "record", "name": path, "fields": _fields(dtype.fields, path)}
-        case VectorType():
-            raise UnsupportedError(f"Avro files cannot hold {dtype}; use another file.format", type=str(dtype))
 
 
 def _map_type(key: DataType, value: DataType, path: str) -> AvroType:
@@ -269,7 +268,7 @@ def to_array(values: list[Any], dtype: DataType, schema: AvroType) -> pa.Array:
         case RowType():
             return _struct_array(values, dtype, schema)
         case VectorType():
-            raise UnsupportedError(f"Avro files cannot hold {dtype}", type=str(dtype))
+            return lists_to_vectors(to_array(values, _as_array(dtype), schema), target)
 
 
 def _struct_array(values: list[Any], dtype: RowType, schema: AvroType) -> pa.Array:
@@ -456,7 +455,13 @@ def to_values(array: pa.Array, dtype: DataType) -> list[Any]:
         case AtomicType():
             return _atomic_values(array, dtype)
         case VectorType():
-            raise UnsupportedError(f"Avro files cannot hold {dtype}", type=str(dtype))
+            lists = _as_array(dtype)
+            return to_values(array.cast(to_arrow_type(lists)), lists)
+
+
+def _as_array(dtype: VectorType) -> ArrayType:
+    """Return the type of the lists that vectors are stored as."""
+    return ArrayType(dtype.nullable, dtype.element)
 
 
 def _atomic_values(array: pa.Array, dtype: AtomicType) -> list[Any]:

@@ -8,13 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakewright.errors import LakewrightError
+from lakewright.formats.blob_files import NULL, PLACEHOLDER, BlobFileWriter
+from lakewright.formats.blob_values import NO_STORAGES, BlobStorages, open_value
 from lakewright.formats.file_format import Encoded, Encoder, FileWriter, OutputFile, WriteOptions, WrittenFile
 from lakewright.formats.format_registry import open_encoder, open_writer
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.binary_row import encode_row
+from lakewright.spec.blob_descriptors import BlobDescriptor, are_descriptors
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, ColumnStats, StatsMode, to_simple_stats, truncate
 from lakewright.spec.manifest import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
 from lakewright.spec.option_values import ChangelogProducer
@@ -87,13 +92,47 @@ class FilePlan:
     source: int = APPEND
     columns: KeyedColumns | None = None  # of a primary-key table
     later: tuple[tuple[str, WriteOptions], ...] = ()  # formats that a compaction may give the rows of these files
+    side_plans: tuple[FilePlan, ...] = ()  # of the BLOB and VECTOR columns that come with the rows
 
     @classmethod
     def of_schema(cls, schema: TableSchema, write_cols: tuple[str, ...] | None = None) -> FilePlan:
-        """Return the plan of an append table's files; `write_cols` names the columns of files that do not have all."""
-        fields = written_fields(schema, write_cols)
-        plan = cls._of_options(schema, fields, level=0)
-        return replace(plan, write_cols=None if write_cols is None else tuple(f.name for f in fields))
+        """Return the plan of an append table's files; `write_cols` names the columns of files that do not have all.
+
+        Columns with files of their own come with the rows and are written to these.
+        """
+        fields = schema.fields if write_cols is None else tuple(f for f in schema.fields if f.name in write_cols)
+        blobs, vectors = schema.blob_file_fields(fields), schema.vector_file_fields(fields)
+        normal = tuple(field for field in fields if field not in (*blobs, *vectors))
+        plan = cls._of_options(schema, normal, level=0)
+        side_plans = tuple(cls.of_blobs(schema, field) for field in blobs)
+        if vectors:
+            side_plans += (cls.of_vectors(schema, vectors),)
+        names = tuple(field.name for field in normal) if side_plans or write_cols is not None else None
+        return replace(plan, write_cols=names, side_plans=side_plans)
+
+    @classmethod
+    def of_blobs(cls, schema: TableSchema, field: DataField) -> FilePlan:
+        """Return the plan of the `.blob` files of a column."""
+        plan = cls._of_options(schema, (field,), level=0)
+        size = schema.table_options.blob_target_file_size or plan.file_bytes_max
+        return replace(plan, write_cols=(field.name,), suffix=".blob", file_bytes_max=size, file_rows_max=_ROWS_MAX)
+
+    @classmethod
+    def of_vectors(cls, schema: TableSchema, fields: Sequence[DataField], file_format: str | None = None) -> FilePlan:
+        """Return the plan of the `.vector.` files of some columns, which are in one file; they have no statistics."""
+        plan = cls._of_options(schema, tuple(fields), level=0)
+        options = schema.table_options
+        name = file_format or options.vector_file_format or plan.file_format
+        return replace(
+            plan,
+            file_format=name,
+            options=replace(plan.options, stats=(NONE,) * len(fields)),
+            write_cols=tuple(field.name for field in fields),
+            suffix=f".vector.{name}",
+            file_bytes_max=options.vector_target_file_size or plan.file_bytes_max,
+            file_rows_max=_ROWS_MAX,
+            dense_stats=True,
+        )
 
     @classmethod
     def moved(cls, schema: TableSchema, ids: Sequence[DataField] = (), *, source: int) -> FilePlan:
@@ -103,6 +142,18 @@ class FilePlan:
         """
         plan = cls._of_options(schema, (*schema.fields, *ids), level=0)
         return replace(plan, write_cols=tuple(f.name for f in plan.fields) if ids else None, source=source)
+
+    def without(self, fields: Collection[DataField]) -> FilePlan:
+        """Return the plan of files that lack some columns."""
+        if not fields:
+            return self
+        kept = [at for at, field in enumerate(self.fields) if field not in fields]
+        return replace(
+            self,
+            fields=tuple(self.fields[at] for at in kept),
+            options=replace(self.options, stats=tuple(self.options.stats[at] for at in kept)),
+            write_cols=tuple(self.fields[at].name for at in kept),
+        )
 
     @classmethod
     def keyed(cls, schema: TableSchema, *, level: int, source: int = APPEND, changelog: bool = False) -> FilePlan:
@@ -320,6 +371,7 @@ class EncodedRows:
 
     rows: pa.Table  # as they were given; None once they are not needed any more
     stored: pa.Table  # with the columns of the file; None once encoded
+    apart: pa.Table  # the columns with files of their own
     file: _File
     memory: int
     expected_bytes: float
@@ -340,16 +392,26 @@ class RollingFile:
     """The open data file of one bucket, and those that were finished before it.
 
     `numbers` are the sequence numbers of an append table's bucket; the rows of a primary-key table have their own.
+    Columns with files of their own are written to these. Such files end with the file of the other columns, and follow
+    it in `files`: by this order the commit gives them their row ids.
     """
 
     def __init__(
         self,
         plan: FilePlan,
-        new_file: Callable[[], NewFile],
+        new_file: Callable[[FilePlan], NewFile],
         numbers: SequenceNumbers | None,
         clock_ms: Callable[[], int],
+        storages: BlobStorages = NO_STORAGES,
     ) -> None:
+        """Write files of a plan; `storages` hold what the descriptors in BLOB columns refer to."""
         self.files: list[FinishedFile] = []
+        self._side_files: list[RollingBlobFile | RollingFile] = [
+            RollingBlobFile(side, new_file, clock_ms, storages)
+            if side.suffix == ".blob"
+            else RollingFile(side, new_file, None, clock_ms)
+            for side in plan.side_plans
+        ]
         self._plan = plan
         self._schema = to_arrow_schema(plan.fields)
         self._new_file = new_file
@@ -359,6 +421,11 @@ class RollingFile:
         self._next: _File | None = None  # the file of the next rows
         self._open: _File | None = None
         self._shrink: float | None = None  # how much smaller rows of the last file were on disk than in memory
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        """The columns of the files."""
+        return self._plan.fields
 
     @property
     def path(self) -> str:
@@ -383,14 +450,16 @@ class RollingFile:
                 later = tuple(open_encoder(name, plan.fields, options) for name, options in plan.later)
                 self._next = _File(encoder, later, None if plan.columns is None else _KeyRange(plan.columns))
             file = self._next
-            part = rows.slice(0, self._room(file, rows))
+            normal = rows.select(self._schema.names) if self._side_files else rows
+            part = normal.slice(0, self._room(file, normal))
             part = part.slice(0, file.encoder.piece_rows(part))
+            apart = rows.slice(0, part.num_rows) if self._side_files else None
             memory = part.nbytes
             file.rows += part.num_rows
             file.pending += 1
             expected = memory * self._shrink_of(file)
             file.expected_bytes += expected
-        return EncodedRows(part, part if file.keys is None else self._stored(part), file, memory, expected)
+        return EncodedRows(part, part if file.keys is None else self._stored(part), apart, file, memory, expected)
 
     def cut(self, filled: float) -> None:
         """Let the next rows begin a new file, if the current one has this part of the target size or of the rows."""
@@ -408,6 +477,8 @@ class RollingFile:
             raise LakewrightError("a piece of a data file must be encoded before it is appended")
         if self._open is not file:
             self.finish()
+        for side in self._side_files:
+            side.write(piece.apart.select([field.name for field in side.fields]))
         self._opened(file).append(piece.encoded)
         if file.keys is not None:
             file.keys.add(piece.rows)
@@ -430,6 +501,10 @@ class RollingFile:
         written = file.writer.close()
         self.files.append(FinishedFile(file.new.path, self._facts(file, file.new, written)))
         self._forget(file)
+        for side in self._side_files:
+            side.finish()
+            self.files += side.files
+            side.files.clear()
 
     def discard(self) -> None:
         """Abandon the open file; nothing of it stays."""
@@ -437,11 +512,15 @@ class RollingFile:
         self._forget(file)
         if file is not None and file.writer is not None:
             file.writer.discard()
+        for side in self._side_files:
+            side.discard()
+            self.files += side.files  # the caller deletes them
+            side.files.clear()
 
     def _opened(self, file: _File) -> FileWriter:
         if file.writer is None:
             self._open = file
-            file.new = self._new_file()
+            file.new = self._new_file(self._plan)
             try:
                 file.writer = open_writer(
                     self._plan.file_format, file.new.output, self._plan.fields, self._plan.options
@@ -531,6 +610,98 @@ class RollingFile:
         if stats is None or not isinstance(stats.min, int) or not isinstance(stats.max, int):
             raise LakewrightError(f"the encoder found no sequence numbers in {self.path}")
         return stats.min, stats.max
+
+
+class RollingBlobFile:
+    """The open `.blob` file of one column, and those that were finished before it.
+
+    A value that is a descriptor stands for the bytes that it refers to, which are copied in chunks.
+    """
+
+    def __init__(
+        self,
+        plan: FilePlan,
+        new_file: Callable[[FilePlan], NewFile],
+        clock_ms: Callable[[], int],
+        storages: BlobStorages,
+    ) -> None:
+        self.files: list[FinishedFile] = []
+        self._plan = plan
+        self._new_file = new_file
+        self._clock_ms = clock_ms
+        self._storages = storages
+        self._new: NewFile | None = None
+        self._writer: BlobFileWriter | None = None
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        """The column of the files."""
+        return self._plan.fields
+
+    def write(self, rows: pa.Table, kept: npt.NDArray[np.bool_] | None = None) -> None:
+        """Append the values of the rows' only column; those that are `kept` are in older files."""
+        for chunk in rows.column(0).chunks:
+            marks = None if kept is None else kept[: len(chunk)].tolist()
+            kept = None if kept is None else kept[len(chunk) :]
+            self._write_chunk(chunk, marks)
+
+    def _write_chunk(self, values: pa.Array, kept: Sequence[bool] | None) -> None:
+        refers = pc.fill_null(are_descriptors(values), False).to_pylist()  # noqa: FBT003 - Arrow's signature
+        for row, value in enumerate(values):
+            writer = self._opened()
+            if kept is not None and kept[row]:
+                writer.add_absent(PLACEHOLDER)
+            elif not value.is_valid:
+                writer.add_absent(NULL)
+            elif refers[row]:
+                one = BlobDescriptor.deserialize(value.as_py())
+                writer.add(open_value(one.uri, one.offset, one.length, self._storages))
+            else:
+                writer.add((memoryview(value.as_buffer()),))
+            if writer.tell() >= self._plan.file_bytes_max:
+                self.finish()
+
+    def finish(self) -> None:
+        """Close the open file, if there is one."""
+        if self._new is None or self._writer is None:
+            return
+        rows, size = self._writer.row_count, self._writer.close()
+        facts = DataFile(
+            file_name=self._new.name,
+            file_size=size,
+            row_count=rows,
+            min_key=EMPTY_ROW,
+            max_key=EMPTY_ROW,
+            key_stats=EMPTY_STATS,
+            value_stats=EMPTY_STATS,
+            min_sequence_number=0,
+            max_sequence_number=0,
+            schema_id=self._plan.schema_id,
+            level=0,
+            extra_files=(),
+            creation_time=self._clock_ms(),
+            delete_row_count=0,
+            embedded_file_index=None,
+            file_source=self._plan.source,
+            value_stats_cols=(),
+            external_path=self._new.external_path,
+            first_row_id=None,
+            write_cols=self._plan.write_cols,
+        )
+        self.files.append(FinishedFile(self._new.path, facts))
+        self._new = self._writer = None
+
+    def discard(self) -> None:
+        """Abandon the open file; nothing of it stays."""
+        if self._writer is not None:
+            self._writer.discard()
+        self._new = self._writer = None
+
+    def _opened(self) -> BlobFileWriter:
+        if self._writer is None:
+            self._new = self._new_file(self._plan)
+            self._writer = BlobFileWriter(self._new.output)
+        return self._writer
 
 
 def wall_clock_ms() -> int:

@@ -27,15 +27,13 @@ from lakewright.spec.option_values import MIB, parse_memory
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import KEY_PREFIX
-from lakewright.spec.types import AtomicType, DataField, DataType, MapType, Value, types_inside
+from lakewright.spec.types import AtomicType, DataField, DataType, MapType, Value, VectorType, types_inside
 
 # ---- Protocols -------------------------------------------------------------------------------------------------------
 # A writer takes tables in the canonical Arrow schema of its fields. A reader gives batches in the canonical schema of
 # the requested fields, in file order, each with the position of its first row in the file. A file that cannot be
 # decoded is a `CorruptTableError` naming it; an `OSError` of the storage is raised unchanged.
 
-FORMATS = ("parquet", "orc", "avro")
-_NOT_FORMATS = frozenset("zst zstd gz gzip snappy lz4 lzo br brotli zlib deflate bz2 xz none".split())
 _MAP_COLUMNS = "__field_mapping"  # the first part of a MAP whose values are spread over shared columns
 _SYSTEM_MODES = {"_SEQUENCE_NUMBER": "full", "_VALUE_KIND": "full", "_ROW_ID": "full"}
 
@@ -107,7 +105,8 @@ def _stats_modes(options: TableOptions, fields: Sequence[DataField], level: int)
         columns += 1
         own = options.values.get(f"fields.{field.name}.stats-mode")
         text = own or of_level or options.stats_mode(field.name)
-        modes.append(parse_stats_mode("none" if 0 <= keep < columns and not own else text))
+        left_out = isinstance(field.type, VectorType) or (0 <= keep < columns and not own)
+        modes.append(parse_stats_mode("none" if left_out else text))
     return tuple(modes)
 
 
@@ -189,25 +188,6 @@ class FileReader(Protocol):
 
     def close(self) -> None:
         """Close the file."""
-
-
-def file_format_of(file_name: str) -> str:
-    """Return the format of a data file, by the ending of its name.
-
-    >>> file_format_of("data-1.parquet"), file_format_of("data-1.orc.zst")
-    ('parquet', 'orc')
-    """
-    parts = file_name.lower().split(".")[1:]
-    while len(parts) > 1 and parts[-1] in _NOT_FORMATS:
-        parts.pop()
-    ending = parts[-1] if parts else ""
-    if ending not in FORMATS:
-        raise UnsupportedError(
-            f"the data file {file_name} has the format {ending or 'unknown'!r}; lakewright reads {', '.join(FORMATS)}",
-            path=file_name,
-            format=ending,
-        )
-    return ending
 
 
 def overlap(first: int, count: int, within: range | None) -> bool:

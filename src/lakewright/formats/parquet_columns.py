@@ -39,7 +39,10 @@ def leaf_count(arrow: pa.DataType) -> int:
 
 
 def leaf_arrays(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the leaves of a column with their paths inside a parquet schema."""
+    """Yield the leaves of a column with their paths inside a parquet schema, without elements of vectors.
+
+    Those hardly repeat, and there are many of them.
+    """
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     if pa.types.is_struct(array.type):
         for field, child in zip(array.type, array.flatten(), strict=True):
@@ -49,7 +52,7 @@ def leaf_arrays(path: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         yield from leaf_arrays(f"{path}.key_value.value", array.items)
     elif pa.types.is_list(array.type):
         yield from leaf_arrays(f"{path}.list.element", array.flatten())
-    else:
+    elif not pa.types.is_fixed_size_list(array.type):
         yield path, array
 
 

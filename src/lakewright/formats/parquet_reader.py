@@ -117,6 +117,11 @@ def coalesced(wanted: Iterable[Wanted], hole_bytes: int) -> list[Wanted]:
     return joined
 
 
+def footer_bytes(size: int, row_count: int, fields: Sequence[DataField]) -> int:
+    """Guess how many of its last bytes a file is read by first; 0 if all of it is read at once."""
+    return 0 if size <= SINGLE_READ_BYTES else end_bytes(fields, row_count)
+
+
 def end_bytes(fields: Iterable[DataField], row_count: int) -> int:
     """Guess how many bytes the footer of a file has, rather too many than too few: a second request costs more.
 

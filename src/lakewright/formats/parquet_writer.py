@@ -44,7 +44,7 @@ from lakewright.formats.parquet_footer import (
     structs_of,
     write_struct,
 )
-from lakewright.spec.arrow_types import to_arrow_type, with_field_ids
+from lakewright.spec.arrow_types import to_arrow_schema, to_arrow_type, with_field_ids
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, StatsMode, column_stats
 from lakewright.spec.types import DataField, Value
 
@@ -86,7 +86,10 @@ def image_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def image_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with images in place of nanosecond timestamps, in the schema that `image_schema` gave."""
+    """Return a table in the schema that `image_schema` gave: with images in place of nanosecond timestamps.
+
+    Vectors become lists, because older releases of Arrow cannot read files whose vectors are null.
+    """
     columns = [
         column
         if column.type == field.type
@@ -159,6 +162,8 @@ def _images(array: pa.Array, target: pa.DataType) -> pa.Array:
         parts = [_images(array.keys, target.key_type), _images(array.items, target.item_type)]
         entries = pa.StructArray.from_arrays(parts, fields=[target.key_field, target.item_field])
         return rebuild_list(array, target, entries)
+    if kinds.is_fixed_size_list(array.type):
+        return array.cast(target)
     if kinds.is_list(target):
         return rebuild_list(array, target, _images(array.values, target.value_type))
     return _leaf_images(array)
@@ -200,11 +205,13 @@ class ParquetEncoder:
     """
 
     def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
-        self.schema = with_field_ids(fields)
-        self.int96 = nanosecond_leaves(self.schema)
+        self.schema = to_arrow_schema(fields)
+        file_schema = with_field_ids(fields)
+        self.int96 = nanosecond_leaves(file_schema)
         self._codec = codec_of(_CODECS, options.compression, "parquet")
         self._fields = tuple(fields)
-        self._file_schema = image_schema(self.schema) if self.int96 else self.schema
+        self._file_schema = image_schema(file_schema) if self.int96 else file_schema
+        self._converts = self._file_schema.types != self.schema.types
         self._options = options
         types = self.schema.types
         self._bounds = EncoderBounds(fields, types, options.stats)
@@ -231,7 +238,7 @@ class ParquetEncoder:
             self._dictionary, self._undecided = dictionary_columns(table.slice(0, group_rows)), False
         stats = StatsCollector(self._fields, self._modes)
         stats.add(table, bounds_later=self._bounds.columns)
-        stored = image_table(table, self._file_schema) if self.int96 else table
+        stored = image_table(table, self._file_schema) if self._converts else table
         pieces = []
         for number in range(groups):
             sink = pa.BufferOutputStream()  # one per row group: small buffers are used again

@@ -38,7 +38,7 @@ from lakewright.metadata.table_statistics import read_statistics
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec import argument_checks
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.manifest import DataFile, IndexEntry, IndexFile, ManifestEntry
+from lakewright.spec.manifest import DataFile, IndexEntry, IndexFile, ManifestEntry, count_rows
 from lakewright.spec.schema import Schema
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.table_schema import TableSchema
@@ -143,7 +143,7 @@ def _result(name: Identifier, copied: _Copied, *, dry_run: bool) -> CopyResult:
         snapshot_id=None,
         source_snapshot_id=copied.snapshot.id,
         files=len(files),
-        rows=sum(entry.file.row_count for entry in copied.entries),
+        rows=count_rows(entry.file for entry in copied.entries),
         bytes=sum(file.file_size for file in files),
         dry_run=dry_run,
         seconds=0.0,

@@ -38,6 +38,7 @@ from lakewright.spec.types import (
     DataType,
     MapType,
     RowType,
+    VectorType,
     time_unit,
 )
 from lakewright.write.array_conversion import TypeMismatch, ValueMismatch
@@ -123,7 +124,7 @@ def as_text(dtype: DataType) -> DataType:
     'ARRAY<STRING>'
     """
     match dtype:
-        case ArrayType():
+        case ArrayType() | VectorType():
             return ArrayType(dtype.nullable, as_text(dtype.element))
         case MapType():
             return MapType(dtype.nullable, replace(STRING, nullable=False), as_text(dtype.value))
@@ -143,7 +144,7 @@ def parse(array: pa.Array, dtype: DataType, settings: ParseSettings) -> pa.Array
     match dtype:
         case AtomicType():
             return _atomic(array, dtype, settings)
-        case ArrayType() if pa.types.is_list(array.type):
+        case ArrayType() | VectorType() if pa.types.is_list(array.type):
             inside = parse(array.flatten(), dtype.element, settings)
             return pa.ListArray.from_arrays(_packed_offsets(array), inside, mask=array.is_null())
         case MapType() if pa.types.is_map(array.type):

@@ -313,6 +313,8 @@ def _values(name: str, column: pa.Array) -> NDArray[np.generic]:
         if not column.null_count:
             return np.array(column.to_numpy(zero_copy_only=False))
         held = f"{column.null_count} nulls"
+    elif pa.types.is_fixed_size_list(dtype) and not column.null_count:
+        return _values(name, column.flatten()).reshape(len(column), dtype.list_size)
     elif not (pa.types.is_list(dtype) or pa.types.is_large_list(dtype)) or column.null_count:
         held = f"values of the type {dtype}" if not column.null_count else f"{column.null_count} nulls"
     else:

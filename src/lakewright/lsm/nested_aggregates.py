@@ -40,6 +40,10 @@ def codes(values: pa.Array) -> UInt64Array:
         numbers = _numbered([frozenset(part) for part in _parts(values, entries)])
     elif pa.types.is_list(values.type):
         numbers = _numbered([tuple(part) for part in _parts(values, codes(values.values).tolist())])
+    elif pa.types.is_fixed_size_list(values.type):
+        vectors = codes(values.flatten()).reshape(-1, values.type.list_size)  # without those that are null
+        numbers = np.full(len(values), -1, np.int64)
+        numbers[np.asarray(values.is_valid())] = np.unique(vectors, axis=0, return_inverse=True)[1].reshape(-1)
     else:
         numbers = _scalar_codes(values)
     if values.null_count:

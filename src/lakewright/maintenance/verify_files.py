@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import CorruptTableError, LakewrightError, UnsupportedError, pluralize
+from lakewright.formats.blob_files import TAIL_BYTES, check_entries, read_blob_index
 from lakewright.formats.deletion_vectors import read_deletion_vector
-from lakewright.formats.file_format import FORMATS, FileReader, StatsCollector, file_format_of, translate_decode_errors
-from lakewright.formats.format_registry import open_reader
+from lakewright.formats.file_format import FileReader, StatsCollector, translate_decode_errors
+from lakewright.formats.format_registry import file_format_of, open_reader
 from lakewright.formats.index_kinds import Hashes, decode_hashes
 from lakewright.lsm.key_order import Key, KeyOrder
 from lakewright.maintenance.verify_findings import FULL_DEPTH, FileReport, FileTask, Finding, IdRun, finding, is_damage
@@ -27,7 +28,16 @@ from lakewright.read.pruning import written_fields
 from lakewright.spec.binary_row import decode_row, encode_row
 from lakewright.spec.bucket_hash import bucket_ids, row_hashes
 from lakewright.spec.column_stats import FULL, ColumnStats, field_stats
-from lakewright.spec.manifest import APPEND, DELETION_VECTORS, HASH, DataFile, IndexEntry, is_side_file
+from lakewright.spec.manifest import (
+    APPEND,
+    DELETION_VECTORS,
+    HASH,
+    DataFile,
+    IndexEntry,
+    count_rows,
+    is_blob_file,
+    is_side_file,
+)
 from lakewright.spec.scalars import from_scalar
 from lakewright.spec.system_columns import KEYED_FIELDS, RETRACTS, ROW_ID, SEQUENCE_NUMBER, VALUE_KIND, key_copies
 from lakewright.spec.table_schema import TableSchema
@@ -395,9 +405,9 @@ class FileChecker:
 
     def _checked(self, store: TableStore, task: FileTask, path: str, findings: list[Finding]) -> FileReport:
         file = task.file
-        if is_side_file(file):
-            return FileReport()  # blobs and vectors are files of their own kinds
-        file_format = file_format_of(file.file_name)
+        if is_blob_file(file):
+            self._check_blobs(store, file, path, findings)
+            return FileReport()
         with translate_decode_errors(path), _opened(store, file, path, ()) as reader:
             if reader.row_count != file.row_count:
                 text = f"{path} has {pluralize(reader.row_count, 'row')} where {file.row_count} are recorded"
@@ -406,8 +416,8 @@ class FileChecker:
         for name in file.extra_files:
             if name.endswith(".index"):
                 _check_side_index(store, f"{path.rpartition('/')[0]}/{name}", findings)
-        if self.depth != FULL_DEPTH or file_format not in FORMATS:
-            return FileReport(rows=reader.row_count)
+        if self.depth != FULL_DEPTH:
+            return FileReport(rows=count_rows([file]))
         schema = self._schema(store, file.schema_id)
         columns = _held(schema, file, stored)
         checks = list(_checks(store, schema, task, columns, stored))
@@ -417,7 +427,17 @@ class FileChecker:
             findings.append(finding("row-count", path, f"{path} gave {pluralize(count, 'row')}"))
         findings += [finding(kind, path, f"{path}: {text}") for one in checks for kind, text in one.faults()]
         runs = next((tuple(one.runs) for one in checks if isinstance(one, RowIds)), ())
-        return FileReport(rows=count, id_runs=runs)
+        return FileReport(rows=0 if is_side_file(file) else count, id_runs=runs)
+
+    def _check_blobs(self, store: TableStore, file: DataFile, path: str, findings: list[Finding]) -> None:
+        """Check the index of a `.blob` file, and in full depth the checksum of every value."""
+        with store.storage.open_input(path, size=file.file_size, end_bytes=TAIL_BYTES) as source:
+            index = read_blob_index(source, path=path, size=file.file_size)
+            if index.row_count != file.row_count:
+                text = f"{path} has {pluralize(index.row_count, 'row')} where {file.row_count} are recorded"
+                findings.append(finding("row-count", path, text))
+            if self.depth == FULL_DEPTH:
+                check_entries(source, index, path=path)
 
 
 @contextmanager

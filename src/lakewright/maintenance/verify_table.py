@@ -39,7 +39,7 @@ from lakewright.maintenance.verify_states import (
 )
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec import argument_checks
-from lakewright.spec.manifest import DELETION_VECTORS, DataFile, is_side_file
+from lakewright.spec.manifest import DELETION_VECTORS, DataFile, count_rows, is_side_file
 from lakewright.spec.schema_checks import check_options_for_read
 from lakewright.storage.storage import FileInfo
 
@@ -95,7 +95,7 @@ def verify_table(
     rows, size = 0, 0
     runs: dict[str, tuple[IdRun, ...]] = {}
     if depth == FAST:
-        rows, size = sum(n.task.file.row_count for n in present), sum(n.task.file.file_size for n in present)
+        rows, size = count_rows(n.task.file for n in present), sum(n.task.file.file_size for n in present)
     else:
         reports = run(store, [needed.task for needed in present], depth)
         for number, (needed, report) in enumerate(zip(present, reports, strict=True), start=1):

@@ -26,7 +26,7 @@ from lakewright.metadata.snapshot_files import Changelogs, SnapshotFiles
 from lakewright.spec import argument_checks
 from lakewright.spec.binary_row import decode_row
 from lakewright.spec.external_paths import external_paths
-from lakewright.spec.manifest import ADD, EMPTY_ROW, ManifestEntry, Partition
+from lakewright.spec.manifest import ADD, EMPTY_ROW, ManifestEntry, Partition, count_rows
 from lakewright.spec.scalars import to_text
 from lakewright.spec.table_options import LATEST_MODES, TRAVEL, TableOptions
 from lakewright.spec.table_schema import TableSchema
@@ -232,7 +232,7 @@ class TableStore:
         signed = [(1 if entry.kind == ADD else -1, entry.file) for entry in entries]
         return Partition(
             spec=self.partition_spec(partition),
-            record_count=sum(sign * file.row_count for sign, file in signed),
+            record_count=sum(sign * count_rows([file]) for sign, file in signed),
             file_size_in_bytes=sum(sign * file.file_size for sign, file in signed),
             file_count=sum(sign for sign, _ in signed),
             last_file_creation_time=max(file.creation_time or 0 for _, file in signed),

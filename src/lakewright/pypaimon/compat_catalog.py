@@ -50,7 +50,7 @@ from lakewright.spec import identifier as core_identifier
 from lakewright.spec import schema as core_change
 from lakewright.spec import schema as core_schema
 from lakewright.spec.argument_checks import DurationLike
-from lakewright.spec.manifest import ManifestEntry
+from lakewright.spec.manifest import ManifestEntry, count_rows
 from lakewright.spec.scalars import to_python
 from lakewright.spec.snapshot import Snapshot
 from lakewright.storage.credentials import Provider
@@ -258,7 +258,7 @@ def _partition(store: TableStore, row: bytes, entries: Sequence[ManifestEntry]) 
     values = zip(store.schema.partition_fields, store.partition_values(row), strict=True)
     return Partition(
         spec={field.name: str(to_python(value, field.type)) for field, value in values},
-        record_count=sum(entry.file.row_count for entry in entries),
+        record_count=count_rows(entry.file for entry in entries),
         file_size_in_bytes=sum(entry.file.file_size for entry in entries),
         file_count=len(entries),
         last_file_creation_time=max(entry.file.creation_time or 0 for entry in entries),

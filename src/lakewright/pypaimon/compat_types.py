@@ -187,6 +187,8 @@ def core_field(field: core_types.DataField) -> core_types.DataField:
 def from_core(dtype: core_types.DataType) -> Any:  # noqa: ANN401 - the class follows from the type
     """Return a type of lakewright as pypaimon's."""
     match dtype:
+        case core_types.UnknownType():
+            return dtype
         case core_types.AtomicType():
             return AtomicType(dtype.type, dtype.nullable)
         case core_types.ArrayType():

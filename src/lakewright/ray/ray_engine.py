@@ -28,6 +28,7 @@ from lakewright.engine.engine_job import QUIET_SECONDS, deserialize_messages, se
 from lakewright.engine.job_progress import Progress, ProgressCallback
 from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.metadata.table_store import TableStore
+from lakewright.spec.manifest import count_rows
 from lakewright.table.verbs import check_concurrency
 from lakewright.write.bucket_assignment import Assigner
 from lakewright.write.input_data import from_pandas
@@ -94,7 +95,7 @@ class ProgressReport:
         if self._callback is None:
             return
         files = [file for message in deserialize_messages(answer.payload) for file in message.new_files]
-        self._rows += sum(file.row_count for file in files)
+        self._rows += count_rows(files)
         self._bytes += sum(file.file_size for file in files)
         self._done += 1
         self._callback(Progress(self._rows, self._bytes, time.monotonic() - self._started, tasks, self._done))

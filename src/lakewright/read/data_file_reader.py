@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lakewright.errors import CorruptTableError, NotFoundError, pluralize
 from lakewright.formats.deletion_vectors import Positions, live_mask, read_deletion_vector
-from lakewright.formats.file_format import FileReader, file_format_of
-from lakewright.formats.format_registry import first_bytes, open_reader
+from lakewright.formats.file_format import FileReader
+from lakewright.formats.format_registry import file_format_of, load_format, open_reader
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DeletionFile, Deletions
 from lakewright.read.file_evolution import Evolution, plan_evolution
@@ -103,11 +103,34 @@ class BucketReader:
             return KEYED_FIELDS
         return tuple(field for field in (ROW_ID, SEQUENCE_NUMBER) if field.name in (file.write_cols or ()))
 
+    def path_of(self, file: DataFile) -> str:
+        """Return the path of a file of the bucket."""
+        return self.store.layout.data_file(self.store.partition_directory(self.partition), self.bucket, file)
+
+    @contextmanager
+    def opened_input(self, file: DataFile, *, end_bytes: int) -> Iterator[tuple[BinaryIO, str]]:
+        """Open the bytes of a file, of which the last ones are read first; return them with the path of the file."""
+        path = self.path_of(file)
+        if self.schemas.opened is not None:
+            self.schemas.opened[file.file_name] = file.file_size
+        with self.store.storage.open_input(path, size=file.file_size, end_bytes=end_bytes) as source:
+            yield source, path
+
+    def check_row_count(self, file: DataFile, rows: int, path: str) -> None:
+        """Raise CorruptTableError unless a file holds as many rows as the manifest says."""
+        if rows != file.row_count:
+            raise CorruptTableError(
+                f"{self.store.name}: the file {path} holds {pluralize(rows, 'row')} where the manifest says "
+                f"{file.row_count}; restore it from a copy",
+                table=self.store.name,
+                path=path,
+            )
+
     def _open(self, file: DataFile, evolution: Evolution) -> FileReader:
-        path = self.store.layout.data_file(self.store.partition_directory(self.partition), self.bucket, file)
+        path = self.path_of(file)
         file_format = file_format_of(file.file_name)
         fields = self.schemas.fields_of(file.schema_id)
-        first = first_bytes(file_format, size=file.file_size, row_count=file.row_count, fields=fields)
+        first = load_format(file_format).first_bytes(file.file_size, file.row_count, fields)
         if self.schemas.opened is not None:
             self.schemas.opened[file.file_name] = file.file_size
         source = self.store.storage.open_input(path, size=file.file_size, end_bytes=first)
@@ -116,15 +139,11 @@ class BucketReader:
         except BaseException:
             source.close()
             raise
-        if reader.row_count != file.row_count:
+        try:
+            self.check_row_count(file, reader.row_count, path)
+        except CorruptTableError:
             reader.close()
-            raise CorruptTableError(
-                f"{self.store.name}: the file {path} holds {pluralize(reader.row_count, 'row')} "
-                "where the manifest says "
-                f"{file.row_count}; restore it from a copy",
-                table=self.store.name,
-                path=path,
-            )
+            raise
         return reader
 
     def deleted(self, file: DataFile, deletion: DeletionFile) -> Positions | None:

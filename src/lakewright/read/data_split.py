@@ -19,7 +19,7 @@ from lakewright.errors import CorruptTableError, InvalidMessageError, Lakewright
 from lakewright.spec import argument_checks
 from lakewright.spec.binary_row import decode_row
 from lakewright.spec.java_encoding import decode_file, encode_file
-from lakewright.spec.manifest import EMPTY_ROW, DataFile
+from lakewright.spec.manifest import EMPTY_ROW, DataFile, is_side_file
 from lakewright.spec.scalars import to_python
 from lakewright.spec.types import DataType, parse_type
 
@@ -193,7 +193,8 @@ class DataSplit(_Deferrable):
         """Return the deletion vector of a group, which belongs to its oldest file."""
         if not self.deletion_files:
             return None
-        anchor = min(group, key=lambda at: (self.files[at].max_sequence_number, self.files[at].file_name))
+        normal = [at for at in group if not is_side_file(self.files[at])]
+        anchor = min(normal, key=lambda at: (self.files[at].max_sequence_number, self.files[at].file_name))
         return self.deletion_files[anchor]
 
     def deletions(self) -> Deletions:
@@ -283,11 +284,14 @@ def _deserialize(data: bytes) -> DataSplit:
 
 
 def group_by_rows(files: Sequence[DataFile]) -> list[tuple[int, ...]]:
-    """Return the numbers of neighbouring files that begin at the same row id, group by group."""
+    """Return the numbers of neighbouring files that hold columns of the same rows, group by group.
+
+    These are normal files that begin at the same row id, and the BLOB and VECTOR files that follow them.
+    """
     groups: list[tuple[int, ...]] = []
     for at, file in enumerate(files):
         first = file.first_row_id
-        if groups and first is not None and files[groups[-1][0]].first_row_id == first:
+        if groups and first is not None and (files[groups[-1][0]].first_row_id == first or is_side_file(file)):
             groups[-1] = (*groups[-1], at)
         else:
             groups.append((at,))

@@ -30,6 +30,7 @@ from lakewright.spec.types import (
     MultisetType,
     RowType,
     Value,
+    VectorType,
 )
 
 # ---- Casts -----------------------------------------------------------------------------------------------------------
@@ -524,6 +525,8 @@ def _same(file: DataType, read: DataType) -> bool:
             return _same(file.element, read.element)
         case MapType(), MapType():
             return _same(file.key, read.key) and _same(file.value, read.value)
+        case VectorType(), VectorType():
+            return file.length == read.length and _same(file.element, read.element)
         case AtomicType(), AtomicType():
             return file.type == read.type
         case _:

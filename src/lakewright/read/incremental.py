@@ -40,7 +40,7 @@ from lakewright.read.split_planning import (
 )
 from lakewright.read.split_reader import SplitReader, Unit, check_places_are_known
 from lakewright.read.time_travel import READERS_MAX, SCAN_MODE, Between, ChangeMode, event_mode, resolve_between
-from lakewright.spec.manifest import ADD, DataFile, ManifestEntry
+from lakewright.spec.manifest import ADD, DataFile, ManifestEntry, is_side_file
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns
 from lakewright.spec.snapshot import CommitKind, Snapshot
 from lakewright.spec.system_columns import DELETE, INSERT, KIND_NAMES, UPDATE_AFTER, UPDATE_BEFORE, VALUE_KIND
@@ -122,7 +122,9 @@ def plan_events(
         per_snapshot = list(pool.map(entries_of, with_events))
     added = [entry for entries in per_snapshot for entry in entries]
     in_bucket = [entry for entry in added if pruner.bucket_may_match(entry)]
-    matching = [e for e in in_bucket if pruner.stats_may_match(e, schemas.fields_of(e.file.schema_id))]
+    matching = [
+        e for e in in_bucket if is_side_file(e.file) or pruner.stats_may_match(e, schemas.fields_of(e.file.schema_id))
+    ]
     newest = snapshots[-1] if snapshots else None
     funnel = Funnel(
         files_total=len(added),
@@ -164,7 +166,12 @@ def _check_whole_rows(store: TableStore, first: Snapshot, entries: Sequence[Mani
     fresh = _first_new_row_id(store, first)
     columns = {field.id for field in store.schema.fields}
     schemas = FileSchemas(store)
-    for group in row_id_groups([entry.file for entry in entries]):
+    files = [entry.file for entry in entries]
+    groups = row_id_groups(files)
+    in_groups = {file.file_name for group in groups for file in group}
+    # A BLOB or VECTOR file without a normal file updates older rows.
+    groups += [(file,) for file in files if file.file_name not in in_groups]
+    for group in groups:
         held = {number for file in group for number in _columns_of(file, schemas)}
         known = {field.id for file in group for field in schemas.fields_of(file.schema_id)} & columns
         is_new = fresh is not None and (group[0].first_row_id or 0) >= fresh

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError
+from lakewright.formats.blob_values import BlobType
 from lakewright.spec import argument_checks
+from lakewright.spec.argument_checks import BlobForm
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.predicate import TRUE, Predicate, resolve_path
 from lakewright.spec.system_columns import INSERT, KIND_NAMES, ROW_ID, SEQUENCE_NUMBER
-from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, with_nullable
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, blob_fields, with_nullable
 
 ROW_TRACKING_FIELDS = (ROW_ID, SEQUENCE_NUMBER)
 ROW_KIND = "_row_kind"  # the column that says what happened to a row: one of `KIND_NAMES`
@@ -31,12 +33,22 @@ class Projection:
     read_fields: tuple[DataField, ...]  # columns of the table; of a ROW perhaps only a part
     fields: tuple[DataField, ...]  # the columns of the result
     paths: tuple[tuple[str, ...], ...]  # of each column of the result
+    blobs: BlobForm = "bytes"  # what the values of BLOB columns come as
     kind: str | None = None  # the name of the column of the result that is the kind of each row, where there is one
     rows: Projection | None = None  # of the rows that are put into lists, two for an update; None: rows stay rows
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the result."""
+        schema = to_arrow_schema(self.fields)
+        if self.blobs != "lazy":
+            return schema
+        lazy = {field.name for field in blob_fields(self.fields)}
+        return pa.schema([field.with_type(BlobType()) if field.name in lazy else field for field in schema])
+
+    @cached_property
+    def _stored_schema(self) -> pa.Schema:
+        """The Arrow schema of the result while its BLOB columns are descriptors."""
         return to_arrow_schema(self.fields)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -51,7 +63,7 @@ class Projection:
             for name in path[1:]:
                 column = pc.struct_field(column, name)
             columns.append(column)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self._stored_schema)
 
     def with_kinds(self, name: str = ROW_KIND) -> Projection:
         """Return a projection whose result begins with the kind of each row."""

@@ -35,7 +35,15 @@ from lakewright.spec.predicate import (
 )
 from lakewright.spec.system_columns import ROW_ID, SEQUENCE_NUMBER
 from lakewright.spec.table_schema import POSTPONE, TableSchema
-from lakewright.spec.types import BYTES_ROOTS, MILLIS_PRECISION, TIMESTAMP_ROOTS, AtomicType, DataField, Value
+from lakewright.spec.types import (
+    BYTES_ROOTS,
+    MILLIS_PRECISION,
+    TIMESTAMP_ROOTS,
+    AtomicType,
+    DataField,
+    Value,
+    is_stored_apart,
+)
 
 # ---- Pruning one by one ----------------------------------------------------------------------------------------------
 # Every answer is conservative: what is pruned holds no matching row, and none that hides another version of its key.
@@ -130,7 +138,9 @@ class EntryPruner:
     _joined: dict[tuple[bytes, tuple[tuple[int, tuple[str, ...] | None], ...]], _Joined] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.predicate = normalise(self.predicate)
+        # Files of BLOB and VECTOR columns have no statistics, and normal files do not hold these columns.
+        asked = self.predicate.columns() - {f.name for f in self.read_fields if is_stored_apart(f.type)}
+        self.predicate = project_columns(self.predicate, asked)
         self.asks_partitions = not self.predicate.columns().isdisjoint(f.name for f in self.partition_fields)
 
     def residual(self, partition: bytes) -> Predicate:

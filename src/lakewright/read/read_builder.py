@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self, TypeAlias, TypeVar
+from typing import ClassVar, Self, TypeAlias, TypeVar, get_args
 
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError, with_table_name
 from lakewright.metadata.table_statistics import read_statistics
@@ -27,7 +27,7 @@ from lakewright.read.projection import ROW_KIND, ROW_TRACKING_FIELDS, Projection
 from lakewright.read.table_read import TableRead
 from lakewright.read.table_scan import TableScan, _shard
 from lakewright.spec import argument_checks
-from lakewright.spec.argument_checks import TimestampLike
+from lakewright.spec.argument_checks import BlobForm, TimestampLike
 from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.predicate import TRUE, Predicate, PredicateBuilder, and_predicates, normalise
 from lakewright.spec.schema_checks import check_supported_for_read
@@ -54,6 +54,7 @@ class ReadBuilder:
         self._limit: int | None = None
         self._shard: tuple[int, int] | None = None
         self._kind_column: str | None = None
+        self._blobs: BlobForm | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -138,6 +139,16 @@ class ReadBuilder:
         self._projection()  # a column of that name is refused here
         return self
 
+    def with_blobs(self, form: BlobForm | None) -> Self:
+        """Choose what the values of BLOB columns come as: bytes, `Blob` objects ("lazy") or serialised descriptors.
+
+        None is what the table option `blob-as-descriptor` says.
+        """
+        if form is not None and form not in get_args(BlobForm):
+            raise argument_checks.argument_error("blobs", "'bytes', 'lazy' or 'descriptor'", form)
+        self._blobs = form
+        return self
+
     def new_predicate_builder(self) -> PredicateBuilder:
         """Return a builder of predicates on the table's columns."""
         return PredicateBuilder(self._all_fields(), self._store.options.lakewright_time_zone)
@@ -182,6 +193,8 @@ class ReadBuilder:
     def _projection(self) -> Projection:
         fields = self._store.schema.fields
         made = plan_projection(fields, self._columns, self._predicate, hidden=self._named_fields(self._columns))
+        as_descriptors = self._store.options.blob_as_descriptor
+        made = replace(made, blobs=self._blobs or ("descriptor" if as_descriptors else "bytes"))
         return made if self._kind_column is None else made.with_kinds(self._kind_column)
 
     def _hidden_fields(self) -> tuple[DataField, ...]:
@@ -217,6 +230,7 @@ class ReadRequest:
     incremental: SnapshotRange | None = None
     incremental_mode: str | None = None
     row_kinds: bool = False
+    blobs: BlobForm | None = None
 
     def travel_options(self, table: str) -> dict[str, str]:
         """Return the table options that name the state, or the changes, to read; none for the newest state.
@@ -253,7 +267,7 @@ class ReadRequest:
             builder = builder.with_projection(self.columns)
         if self.limit is not None:
             builder = builder.with_limit(self.limit)
-        return builder
+        return builder.with_blobs(self.blobs)
 
 
 def _range_text(argument: str, value: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -253,9 +253,10 @@ def sequence_is_order(store: TableStore) -> bool:
 
 
 def row_id_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
-    """Group files whose rows have the same ids, newest first inside a group; side files are left out.
+    """Group files that hold columns of the same rows, by their row ids: normal files first, newest first.
 
-    All files of a group must hold exactly the same rows.
+    All normal files of a group must hold exactly the same rows. BLOB and VECTOR files may hold a part of the rows of a
+    group, or rows of several groups; without a normal file there are no rows.
     """
     loose = [(file,) for file in files if file.first_row_id is None and not is_side_file(file)]
     numbered = [file for file in files if file.first_row_id is not None and not is_side_file(file)]
@@ -275,7 +276,18 @@ def row_id_groups(files: Sequence[DataFile]) -> list[tuple[DataFile, ...]]:
                 "table with the implementation that wrote it",
                 files=(groups[-1][0].file_name, file.file_name),
             )
+    _add_side_files(groups, [file for file in files if is_side_file(file)])
     return [*loose, *(tuple(group) for group in groups)]
+
+
+def _add_side_files(groups: Sequence[list[DataFile]], files: Iterable[DataFile]) -> None:
+    """Put BLOB and VECTOR files into all groups with rows of theirs; the groups ascend."""
+    starts = [group[0].first_row_id or 0 for group in groups]
+    ends = [start + group[0].row_count for start, group in zip(starts, groups, strict=True)]
+    for file in sorted(files, key=lambda f: (f.first_row_id or 0, -f.max_sequence_number, f.file_name)):
+        first = file.first_row_id or 0
+        for at in range(bisect(ends, first), bisect_left(starts, first + file.row_count)):
+            groups[at].append(file)
 
 
 def pack(items: Iterable[T], weight: Callable[[T], int], target: int) -> Iterator[list[T]]:

@@ -23,22 +23,21 @@ from lakewright.formats.deletion_vectors import Positions, live_mask
 from lakewright.lsm.merge_rows import MergeRules, drop_retracts
 from lakewright.lsm.sorted_runs import Section, merge_runs, sections
 from lakewright.metadata.table_store import TableStore
+from lakewright.read.blob_columns import in_form, storages_of
 from lakewright.read.data_file_reader import BucketReader, KeyedFiles, begun, explain_missing_files
 from lakewright.read.data_split import DataSplit
+from lakewright.read.group_columns import GroupColumns, record_batch
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.projection import Projection
-from lakewright.read.pruning import written_fields
 from lakewright.spec.arrow_take import filtered
 from lakewright.spec.arrow_types import to_arrow_type
-from lakewright.spec.manifest import DataFile
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns, simplify
 from lakewright.spec.scalars import to_array
-from lakewright.spec.system_columns import BUCKET, FILE_PATH, METADATA_IDS, ROW_ID, ROW_INDEX, SEQUENCE_NUMBER
+from lakewright.spec.system_columns import BUCKET, FILE_PATH, METADATA_IDS, ROW_INDEX
 from lakewright.spec.types import DataField, RowType, Value
 from lakewright.storage.concurrency import mapped
 
 Unit: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
-_SYSTEM_IDS = frozenset({ROW_ID.id, SEQUENCE_NUMBER.id})
 # Of files with deleted rows so many are decoded at a time: they are still in the processor's caches when those that are
 # left are copied, and the memory that they took is used again for the next ones.
 _FILTERED_ROWS = 1 << 18
@@ -130,14 +129,15 @@ class SplitReader:
         for _, batch, live in self.positioned(split, group, residual):
             out = self._selected(batch, live, residual)
             if out.num_rows:
-                yield out
+                yield from in_form(out, self.projection.fields, self.projection.blobs, storages_of(self.store))
 
     def positioned(
         self, split: DataSplit, group: Sequence[int], residual: Predicate = TRUE
     ) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
         """Yield all columns to read of a group's rows: the position of the first, the batch, which rows are live.
 
-        None stands for all of them. What cannot match `residual` may be left out, a batch at a time.
+        None stands for all of them. Values of BLOB columns are descriptors. What cannot match `residual` may be left
+        out, a batch at a time.
         """
         known = self._known(split)
         constants = [_constant(split, group, field, known) for field in self.projection.read_fields]
@@ -154,38 +154,13 @@ class SplitReader:
         """Yield the columns that files hold, with the positions of their first rows; all rows count."""
         keys = self.store.schema.partition_keys
         fields = tuple(f for f in self.projection.read_fields if f.name not in keys and f.id not in METADATA_IDS)
-        file = split.files[group[0]]
-        within = split.ranges().get(file.file_name)
+        within = split.ranges().get(split.files[group[0]].file_name)
+        source = self._files(split)
         if len(group) == 1:
-            return self._files(split).rows(file, fields, residual, batch_rows=batch_rows, within=within)
-        return self._zipped_rows(self._files(split), [split.files[at] for at in group], fields, within)
-
-    def _zipped_rows(
-        self, source: BucketReader, files: Sequence[DataFile], fields: Sequence[DataField], within: range | None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows whose columns lie in several files, each column from the newest file that has it."""
-        order = sorted(range(len(files)), key=lambda at: (-files[at].max_sequence_number, files[at].file_name))
-        takes: dict[int, list[int]] = {} if fields else {order[0]: []}
-        for number, field in enumerate(fields):
-            holder = next((at for at in order if self._holds(files[at], field)), order[0])
-            takes.setdefault(holder, []).append(number)
-        numbers = [number for some in takes.values() for number in some]
-        back = [numbers.index(number) for number in range(len(fields))]
-        names = [field.name for field in fields]
-        with ExitStack() as stack:
-            sources = [
-                stack.enter_context(closing(source.rows(files[at], [fields[n] for n in some], within=within)))
-                for at, some in takes.items()
-            ]
-            for position, parts in _side_by_side(sources, within if within is not None else range(files[0].row_count)):
-                columns = [column for part in parts for column in part.columns]
-                yield position, _batch([columns[at] for at in back], names, parts[0].num_rows)
-
-    def _holds(self, file: DataFile, field: DataField) -> bool:
-        if field.id in _SYSTEM_IDS:
-            return True  # taken from the newest file
-        written = written_fields(self.schemas.fields_of(file.schema_id), file.write_cols)
-        return any(column.id == field.id for column in written)
+            file = split.files[group[0]]
+            return source.rows(file, fields, residual, batch_rows=batch_rows, within=within)
+        columns = GroupColumns.of(source, [split.files[at] for at in group], fields, within)
+        return columns.batches(residual, batch_rows=batch_rows)
 
     def _deleted(self, split: DataSplit, group: Sequence[int]) -> Positions | None:
         deletion = split.deletion_of(group)
@@ -206,7 +181,7 @@ class SplitReader:
                 columns.append(pa.array(np.arange(position, position + rows, dtype=np.int64)))
             else:
                 columns.append(next(stored))
-        return _batch(columns, [field.name for field in fields], rows)
+        return record_batch(columns, [field.name for field in fields], rows)
 
     def _selected(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
         """Drop rows that are deleted or do not match, and keep the columns of the result."""
@@ -258,29 +233,6 @@ def _constant(
 def _batches(table: pa.Table, rows: int) -> list[pa.RecordBatch]:
     """Return a table as batches; one without columns still has rows."""
     if not table.column_names:
-        return [_batch([], [], rows)]
+        return [record_batch([], [], rows)]
     batches: list[pa.RecordBatch] = table.to_batches()
     return batches
-
-
-def _side_by_side(
-    sources: Sequence[Iterator[tuple[int, pa.RecordBatch]]], rows_all: range
-) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
-    """Cut streams of the same rows, those at a range of positions, into batches that end at the same positions."""
-    if not rows_all:
-        return
-    current = [next(source)[1] for source in sources]
-    position = rows_all.start
-    while position < rows_all.stop:
-        rows = min(batch.num_rows for batch in current)
-        yield position, [batch.slice(0, rows) for batch in current]
-        position += rows
-        for at, source in enumerate(sources):
-            left = current[at].slice(rows)
-            current[at] = left if left.num_rows or position >= rows_all.stop else next(source)[1]
-
-
-def _batch(columns: Sequence[pa.Array], names: Sequence[str], rows: int) -> pa.RecordBatch:
-    if not columns:
-        return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["none"]).select([])
-    return pa.RecordBatch.from_arrays(list(columns), names=list(names))

@@ -21,7 +21,7 @@ from lakewright.read.data_split import DataSplit
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.split_planning import Packing
 from lakewright.spec.binary_row import decode_row
-from lakewright.spec.manifest import DataFile
+from lakewright.spec.manifest import DataFile, is_side_file
 from lakewright.spec.predicate import TRUE, Predicate, project_columns, simplify
 from lakewright.storage.concurrency import map_concurrently
 
@@ -177,6 +177,8 @@ def _split_weight(split: DataSplit) -> int:
     ranges = split.row_ranges or (None,) * len(split.files)
     weight = 0
     for file, rows in zip(split.files, ranges, strict=True):
+        if is_side_file(file):
+            continue  # not every read needs it
         count = file.row_count if rows is None else rows[1] - rows[0]
         weight += file.file_size * count // max(file.row_count, 1) + _ROW_BYTES * count
     return weight
@@ -227,7 +229,8 @@ class _Cutter:
     def _cut_rows(self, part: DataSplit, count: int, residual: Predicate) -> list[DataSplit]:
         """Cut rows that lie in one file, or in several files with columns of the same rows."""
         first, last = part.range_of([0])
-        largest = max(part.files, key=lambda file: file.file_size)
+        normal = [file for file in part.files if not is_side_file(file)]
+        largest = max(normal, key=lambda file: file.file_size)
         starts = self._files(part).starts(largest, residual if len(part.files) == 1 else TRUE)
         inside = [start for start in starts if first <= start < last]
         if len(inside) < 2:  # noqa: PLR2004 - one place to begin is no cut

@@ -45,7 +45,7 @@ from lakewright.report.report_facts import (
     TagFacts,
     Totals,
 )
-from lakewright.spec.manifest import ADD, DataFile, ManifestEntry, ManifestFile, is_side_file
+from lakewright.spec.manifest import ADD, DataFile, ManifestEntry, ManifestFile, count_rows, is_side_file
 from lakewright.spec.option_checks import redact_secret
 from lakewright.spec.option_values import MAX_INT
 from lakewright.spec.snapshot import Snapshot
@@ -733,7 +733,7 @@ def _totals(store: TableStore, snapshot: Snapshot, entries: list[ManifestEntry])
     indexes = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
     return Totals(
         files=len(entries),
-        rows=sum(entry.file.row_count for entry in entries),
+        rows=count_rows(entry.file for entry in entries),
         bytes=sum(entry.file.file_size for entry in entries),
         partitions=len({entry.partition for entry in entries}),
         buckets=len({(entry.partition, entry.bucket) for entry in entries}),

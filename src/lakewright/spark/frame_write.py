@@ -33,6 +33,7 @@ from lakewright.spark.spark_session import check_session
 from lakewright.spark.spark_session import settings as held_settings
 from lakewright.spark.spark_types import arrow_schema_of
 from lakewright.spec.argument_checks import Distribution, WriteMode
+from lakewright.spec.manifest import count_rows
 from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.open_table import to_table
@@ -140,7 +141,7 @@ def _counted(task: Task, counter: Counter) -> Task:
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         payload = task(this, batches)
         files = [file for message in deserialize_messages(payload) for file in message.new_files]
-        counter.add(sum(file.row_count for file in files), sum(file.file_size for file in files))
+        counter.add(count_rows(files), sum(file.file_size for file in files))
         return payload
 
     return task if counter.total is None else run

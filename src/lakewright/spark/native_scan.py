@@ -57,6 +57,7 @@ from lakewright.spec.types import (
     MultisetType,
     RowType,
     Value,
+    VectorType,
 )
 from lakewright.storage.local_storage import LocalStorage
 from lakewright.storage.object_storage import ObjectStorage
@@ -286,6 +287,8 @@ def _is_alike(file: DataType, read: DataType) -> bool:
             )
         case ArrayType(), ArrayType():
             return _is_alike(file.element, read.element)
+        case VectorType(), VectorType():
+            return file.length == read.length and _is_alike(file.element, read.element)
         case MultisetType(), MultisetType():
             return _is_alike(file.element, read.element)
         case MapType(), MapType():

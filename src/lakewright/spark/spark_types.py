@@ -10,7 +10,7 @@ level and a column's description is the field's comment. Values are the same on 
   the format as TIME, so such columns go through `mapInArrow`. PySpark before 4.1 has no such type: they are refused.
 
 CHAR and VARCHAR are plain strings: Spark keeps their lengths only in its own catalog. A MULTISET is a map from elements
-to counts. VARIANT, BLOB, VECTOR, GEOMETRY and GEOGRAPHY are refused with the name of the column.
+to counts. VARIANT, GEOMETRY and GEOGRAPHY are refused with the name of the column.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ _ATOMIC: dict[str, sql.DataType] = {
     "VARCHAR": sql.StringType(),
     "BINARY": sql.BinaryType(),
     "VARBINARY": sql.BinaryType(),
+    "BLOB": sql.BinaryType(),
     "DATE": sql.DateType(),
     "TIMESTAMP": sql.TimestampNTZType(),
     "TIMESTAMP_LTZ": sql.TimestampType(),
@@ -70,7 +71,7 @@ def spark_type(dtype: DataType, *, column: str = "") -> sql.DataType:
         case AtomicType(root="TIME"):
             require(Feature.TIME, f"the column {column!r} is {dtype}", column=column)
             return TimeType(6)
-        case ArrayType():
+        case ArrayType() | VectorType():
             element = spark_type(dtype.element, column=f"{column}.element")
             return sql.ArrayType(element, containsNull=dtype.element.nullable)
         case MapType() | MultisetType():
@@ -79,7 +80,7 @@ def spark_type(dtype: DataType, *, column: str = "") -> sql.DataType:
             return sql.MapType(key, value, valueContainsNull=dtype.value.nullable)
         case RowType():
             return sql.StructType([_struct_field(field, f"{column}.{field.name}") for field in dtype.fields])
-        case AtomicType() | VectorType():
+        case AtomicType():
             raise UnsupportedError(
                 f"the column {column!r} is {dtype}, for which there is no Spark type: leave it out with columns=[...]",
                 column=column,

@@ -35,6 +35,7 @@ Names: TypeAlias = str | Iterable[str]  # one name stands for a list of one
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert", "delete"]
 SchemaMode: TypeAlias = Literal["merge"]
 IncrementalMode: TypeAlias = Literal["auto", "delta", "changelog", "diff"]
+BlobForm: TypeAlias = Literal["bytes", "lazy", "descriptor"]
 Distribution: TypeAlias = Literal["auto", "none", "partition"]
 
 _SHOWN_MAX = 60

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.types import (
     PRECISION_MAX,
+    VECTOR_ROOTS,
     ArrayType,
     AtomicType,
     DataField,
@@ -82,16 +83,16 @@ _FROM_SIMPLE: dict[pa.DataType, str] = {
     pa.float16(): "FLOAT",
 }
 # Extension types whose storage says all that their values mean, by name.
-_EXTENSIONS = {"arrow.uuid": "BINARY(16)", "arrow.json": "STRING"}
+_EXTENSIONS = {"arrow.uuid": "BINARY(16)", "arrow.json": "STRING", "lakewright.blob": "BLOB"}
 _PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _UNSUPPORTED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pa.types.is_large_binary, "it would become a BLOB, which is not supported: use pa.binary()"),  # if declared
-    (pa.types.is_fixed_size_list, "it would become a VECTOR, which is not supported: use pa.list_()"),
+    (pa.types.is_large_binary, "it would become a BLOB inside a column, which is not supported: use pa.binary()"),
 )
 _REFUSED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_null, "a column needs a type: cast it, for example to pa.string(), or leave it out"),
     (pa.types.is_duration, "the format has no durations: cast it to pa.int64()"),
     (pa.types.is_interval, "the format has no intervals: store the numbers of months, days and nanoseconds"),
+    (pa.types.is_fixed_size_list, "a VECTOR holds at least one number or boolean: use pa.list_() without a size"),
     (pa.types.is_union, "the format has no unions: use a struct with one field per member"),
     (pa.types.is_run_end_encoded, "decode it first (pyarrow.compute.run_end_decode)"),
     (
@@ -139,14 +140,19 @@ def from_arrow_schema(schema: pa.Schema, *, declared: bool = False) -> tuple[Dat
     >>> [f"{column.id} {column.name} {column.type}" for column in columns]
     ['0 a BIGINT', '1 b ARRAY<STRING>']
     """
-    misfits = [one for field in schema for one in _misfits(field.type, field.name, declared=declared)]
+    blobs = {field.name for field in schema if declared and pa.types.is_large_binary(field.type)}
+    others = (field for field in schema if field.name not in blobs)
+    misfits = [one for field in others for one in _misfits(field.type, field.name, declared=declared)]
     if misfits:
         raise _refusal(misfits)
     ids = count()
-    return tuple(
-        DataField(next(ids), field.name, _column_type(field.type, ids, nullable=field.nullable), _description(field))
-        for field in schema
-    )
+    columns = []
+    for field in schema:
+        number = next(ids)
+        dtype = _column_type(field.type, ids, nullable=field.nullable)
+        dtype = AtomicType("BLOB", field.nullable) if field.name in blobs else dtype
+        columns.append(DataField(number, field.name, dtype, _description(field)))
+    return tuple(columns)
 
 
 def from_arrow_type(
@@ -171,6 +177,9 @@ def _column_type(arrow: pa.DataType, ids: Iterator[int], *, nullable: bool) -> D
         return MapType(nullable, _inside(arrow.key_field, ids), _inside(arrow.item_field, ids))
     if kinds.is_struct(arrow):
         return RowType(nullable, [_row_field(field, ids) for field in arrow])
+    if kinds.is_fixed_size_list(arrow):
+        # Elements of vectors are never null, so the nullability that an Arrow type states for them means nothing.
+        return VectorType(nullable, _column_type(arrow.value_type, ids, nullable=True), arrow.list_size)
     return ArrayType(nullable, _inside(arrow.value_field, ids))
 
 
@@ -230,10 +239,16 @@ def _misfits(arrow: pa.DataType, column: str, *, declared: bool) -> Iterator[_Mi
     elif kinds.is_decimal(arrow):
         if arrow.precision > PRECISION_MAX or not 0 <= arrow.scale <= arrow.precision:
             yield _Misfit(column, arrow, _DECIMALS, is_unsupported=False)
-    elif _simple_type(arrow) is None or (declared and kinds.is_large_binary(arrow)):
+    elif _has_no_counterpart(arrow, declared=declared):
         unsupported = next((text for applies, text in _UNSUPPORTED if applies(arrow)), None)
         remedy = next((text for applies, text in _REFUSED if applies(arrow)), "the format has no such type")
         yield _Misfit(column, arrow, unsupported or remedy, is_unsupported=unsupported is not None)
+
+
+def _has_no_counterpart(arrow: pa.DataType, *, declared: bool) -> bool:
+    if pa.types.is_fixed_size_list(arrow):
+        return arrow.list_size < 1 or _FROM_SIMPLE.get(arrow.value_type) not in VECTOR_ROOTS
+    return _simple_type(arrow) is None or (declared and pa.types.is_large_binary(arrow))
 
 
 def _is_list(arrow: pa.DataType) -> bool:
@@ -287,7 +302,8 @@ def _type(dtype: DataType, place: _Place | None) -> pa.DataType:
         case ArrayType():
             return pa.list_(_part("element", dtype.element, place, 1))
         case VectorType():
-            return pa.list_(_part("element", dtype.element, place, 1), dtype.length)
+            # The files that have field ids hold vectors as lists.
+            return pa.list_(_part("element", dtype.element, place, 1), -1 if place is not None else dtype.length)
         case MapType() | MultisetType():
             key = _part("key", dtype.key, place, -1).with_nullable(False)  # noqa: FBT003 - pyarrow's signature
             return pa.map_(key, _part("value", dtype.value, place, 1))
@@ -318,6 +334,8 @@ def _atomic(dtype: AtomicType, place: _Place | None) -> pa.DataType:
                     for name, metadata in zip(("value", "metadata"), numbers, strict=True)
                 ]
             )
+        case "UNKNOWN":
+            raise UnsupportedError(f"{dtype} is not a type that this release knows: select other columns")
         case root:
             return _SIMPLE[root]
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 
-from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
+from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.spec.scalars import DAY_MILLIS, NestedValue, decimal_of, unscaled_of
 from lakewright.spec.types import (
     BYTES_ROOTS,
@@ -33,6 +33,7 @@ from lakewright.spec.types import (
     MapType,
     MultisetType,
     RowType,
+    VectorType,
 )
 
 SLOT_BYTES = 8
@@ -213,6 +214,16 @@ class _Bytes(Slot):
         return 0 if inline else int(_PAIR.unpack_from(region, at)[0])
 
 
+class _Unknown(_Bytes):
+    """A value of a type that is not known, such as a bound of a column: it is not read."""
+
+    def read(self, region: bytes, at: int) -> NestedValue:  # noqa: ARG002 - as for other slots
+        return None
+
+    def variable_bytes(self, region: bytes, at: int) -> int:  # noqa: ARG002 - as for other slots
+        return 0
+
+
 class _Text(_Bytes):
     """CHAR and VARCHAR: UTF-8."""
 
@@ -346,18 +357,18 @@ def slot_of(dtype: DataType) -> Slot:
     match dtype:
         case AtomicType():
             return _atomic_slot(dtype)
-        case ArrayType():
+        case ArrayType() | VectorType():  # of vectors only nulls are stored, as bounds that they do not have
             return _Array(slot_of(dtype.element))
         case MapType() | MultisetType():
             return _Map(slot_of(dtype.key), slot_of(dtype.value))
         case RowType():
             return _Row(tuple(slot_of(f.type) for f in dtype.fields))
-        case _:
-            raise UnsupportedError(f"rows with values of the type {dtype} are not implemented")
 
 
 def _atomic_slot(dtype: AtomicType) -> Slot:
     root = dtype.root
+    if root == "UNKNOWN":
+        return _Unknown()
     if root in _FORMATS:
         return _Number(_FORMATS[root])
     if root in TEXT_ROOTS:

@@ -66,8 +66,18 @@ def renamed(file: DataFile, name: str) -> DataFile:
 
 
 def is_side_file(file: DataFile) -> bool:
-    """Return whether a file holds the large values of one column, apart from the rows: a blob or vector file."""
-    return file.file_name.endswith(".blob") or ".vector." in file.file_name
+    """Return whether a file holds BLOB or VECTOR columns of rows whose other columns are in normal files."""
+    return is_blob_file(file) or ".vector." in file.file_name
+
+
+def count_rows(files: Iterable[DataFile]) -> int:
+    """Return how many rows files hold; BLOB and VECTOR files hold columns of rows that are counted already."""
+    return sum(file.row_count for file in files if not is_side_file(file))
+
+
+def is_blob_file(file: DataFile) -> bool:
+    """Return whether a file holds the values of one BLOB column."""
+    return file.file_name.endswith(".blob")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import get_args
 
 from lakewright.errors import InvalidInputError, LakewrightWarning, UnsupportedError
 from lakewright.spec.argument_checks import IncrementalMode
+from lakewright.spec.file_formats import FORMAT_RULES
 from lakewright.spec.option_table import (
     _SPELLED,
     DECLARATIONS,
@@ -146,11 +147,7 @@ _NAME_LISTS = frozenset(
     | {"partial-update.remove-record-on-sequence-group", "changelog-producer.row-deduplicate-ignore-fields"}
 )
 _VALUE_LISTS_COLUMNS = re.compile(r"fields\..+\.sequence-group|file-index\.[^.]+\.columns")
-CODECS = {  # what files of each format can be compressed with
-    "parquet": ("zstd", "snappy", "gzip", "lz4", "none", "uncompressed"),
-    "orc": ("zstd", "snappy", "zlib", "gzip", "lz4", "none", "uncompressed"),
-    "avro": ("zstd", "zstandard", "snappy", "deflate", "gzip", "bzip2", "xz", "null", "none", "uncompressed"),
-}
+CODECS = {name: rules.codecs for name, rules in FORMAT_RULES.items()}
 _ANY_CODEC = tuple(dict.fromkeys(codec for codecs in CODECS.values() for codec in codecs))
 _ZSTD_LEVEL_MAX = 22
 _WORDS: dict[str, tuple[str, ...]] = {

@@ -89,18 +89,29 @@ refused when read or written: the files of such a table are not sorted by key, s
 another engine for them
     pk-clustering-override=false
 
-refused when written: the columns that it names are of a type (BLOB, VECTOR) with files of its own, which lakewright
-does not write: leave the option out, or write the table with Java
-    blob-field blob-descriptor-field blob-view-field vector-field video-frame-field
+refused when read or written: BLOB values of other kinds than bytes and descriptors are not implemented; read and write
+the table with the engine that made it
+    blob-view-field video-frame-field
+
+honoured
+    blob-field blob-descriptor-field blob-as-descriptor blob.target-file-size vector.file.format
+    vector.target-file-size
+
+harmless: `.blob` files are kept when other files are compacted, and every reader reads them
+    blob-compaction.enabled
+
+harmless: how BLOB values are copied and counted; it changes neither rows nor files
+    blob-descriptor.source-table blob.copy-buffer-size blob.split-by-file-size lookup.blob-as-descriptor
+    cache.blob-index.max-size
+
+refused when written: a BLOB that refers to a missing file is an error here: remove the option
+    blob-write-null-on-fetch-failure=false blob-write-null-on-missing-file=false
 
 harmless: only for BLOB, VARIANT and VECTOR columns, which are refused by their type
-    blob-as-descriptor blob-compaction.enabled blob-descriptor.source-table blob-view.resolve.enabled
-    blob-write-null-on-fetch-failure blob-write-null-on-missing-file blob.copy-buffer-size blob.split-by-file-size
-    blob.target-file-size lookup.blob-as-descriptor variant.inferShreddingSchema variant.shreddingSchema
+    blob-view.resolve.enabled variant.inferShreddingSchema variant.shreddingSchema
     variant.shredding.adaptive.maxInferBufferRow variant.shredding.adaptive.retentionRatio
     variant.shredding.inferenceMode variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth
-    variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio vector.file.format
-    vector.target-file-size cache.blob-index.max-size
+    variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio
 
 harmless: only for format tables, which 'type' refuses
     format-table.commit-hive-sync-url format-table.file.compression format-table.implementation

@@ -315,7 +315,7 @@ class Schema:
         """Return a schema with the columns of an Arrow schema.
 
         Types without a counterpart are widened if that keeps every value (`uint32` is BIGINT), otherwise refused, all
-        in one error. `large_binary` stands for BLOB, which is not supported.
+        in one error. `large_binary` stands for BLOB.
         """
         argument_checks.check_instance("pa_schema", pa_schema, pa.Schema, "a pyarrow schema")
         return cls(from_arrow_schema(pa_schema, declared=True), partition_keys, primary_keys, options, comment)

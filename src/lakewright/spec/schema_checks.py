@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.external_paths import external_paths
+from lakewright.spec.file_formats import FORMAT_RULES, check_formats
 from lakewright.spec.merge_engine import MergeEngine, MovePolicy
 from lakewright.spec.option_checks import check_not_refused, first_time
 from lakewright.spec.option_table import FIELD_OPTION, READ_REFUSED, WARNED, WRITE_REFUSED, OptionRule
@@ -14,7 +15,19 @@ from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import cast_default
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import KEY_PREFIX, POSTPONE, UNSUPPORTED_ROOTS, BucketMode, TableSchema
-from lakewright.spec.types import TEXT_ROOTS, AtomicType, DataField, RowType, VectorType, types_inside
+from lakewright.spec.types import (
+    TEXT_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+    blob_fields,
+    types_inside,
+)
 
 # ---- Rules of schemas ------------------------------------------------------------------------------------------------
 # A schema that breaks a rule never becomes a file.
@@ -38,8 +51,17 @@ def check_schema(schema: TableSchema) -> None:
         )
     _check_buckets(schema)
     _check_row_tracking(schema)
+    _check_blob_fields(schema)
     _check_merging(schema)
     _check_column_settings(schema)
+    _check_branches(schema.table_options)
+    for name in schema.table_options.vector_field or ():
+        if not isinstance(dtype := schema.field(name).type, VectorType):
+            raise InvalidInputError(
+                f"'vector-field' names {name!r}, which has the type {dtype}: declare it as VECTOR<FLOAT, n>",
+                option="vector-field",
+                column=name,
+            )
     _check_branches(schema.table_options)
     try:
         schema.to_json().encode()
@@ -76,6 +98,25 @@ def _check_level(fields: Sequence[DataField], where: str) -> None:
         if name in seen:
             raise InvalidInputError(f"{where} has two columns named {name!r}: rename one", column=name)
         seen.add(name)
+
+
+def _check_blob_fields(schema: TableSchema) -> None:
+    """Raise InvalidInputError for options that name columns which are no BLOB, and for rows of nothing else."""
+    blobs = blob_fields(schema.fields)
+    names = {field.name for field in blobs}
+    for option in (TableOptions.blob_field, TableOptions.blob_descriptor_field):
+        for name in schema.table_options.get(option) or ():
+            if name not in names:
+                raise InvalidInputError(
+                    f"the option {option.key()!r} names {name!r}, which is not a column of the type BLOB: declare it "
+                    "as BLOB, or take it out of the option",
+                    option=option.key(),
+                    column=name,
+                )
+    if blobs and len(blobs) == len(schema.fields) - len(schema.partition_keys):
+        raise InvalidInputError(
+            "a table with BLOB columns needs a column of another type: add one", column=blobs[0].name
+        )
 
 
 def _check_keys(kind: str, schema: TableSchema, names: Sequence[str]) -> None:
@@ -246,8 +287,7 @@ def _check_column_settings(schema: TableSchema) -> None:
 
 _REGISTERED_BY_SERVERS = "metastore.partitioned-table"
 BUCKET_FUNCTIONS = frozenset({"default", "mod", "hive"})
-FILE_FORMATS = frozenset({"parquet", "orc", "avro"})
-_AVRO_PRECISION = {"TIME": 3, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
+FILE_FORMATS = frozenset(FORMAT_RULES)
 COMPRESSIONS = frozenset("none null uncompressed snappy gzip zlib deflate lz4 zstd zstandard".split())
 
 
@@ -255,10 +295,11 @@ def check_supported_for_write(schema: TableSchema) -> None:
     """Raise UnsupportedError for a table that lakewright would write differently from other implementations."""
     options = schema.table_options
     _check_options(schema, WRITE_REFUSED)
-    _check_types(schema.fields, "written")
+    _check_types(schema, schema.fields, "written")
     check_partition_types(schema)
-    formats = {options.file_format, *options.file_format_per_level.values()}
+    formats = _file_formats(schema)
     _refuse_others("file format", formats, FILE_FORMATS)
+    check_formats(formats, schema.fields)
     codecs = {options.file_compression, *options.file_compression_per_level.values()}
     _refuse_others("file compression", codecs, COMPRESSIONS)
     if schema.bucket_mode is BucketMode.HASH_FIXED:
@@ -284,8 +325,8 @@ def check_column_types(schema: TableSchema, before: TableSchema | None = None) -
     """
     if before is not None and not _can_hold(before):
         return
-    _check_types(schema.fields, "written")
-    _check_avro(schema)
+    _check_types(schema, schema.fields, "written")
+    check_formats(_file_formats(schema), schema.fields)
 
 
 def _can_hold(schema: TableSchema) -> bool:
@@ -296,24 +337,13 @@ def _can_hold(schema: TableSchema) -> bool:
     return True
 
 
-def _check_avro(schema: TableSchema) -> None:
-    """Raise UnsupportedError for times that Avro, if files of the table are written in it, cannot hold."""
+def _file_formats(schema: TableSchema) -> set[str]:
+    """Return the formats of all files that a table gets."""
     options = schema.table_options
     formats = {options.file_format, *options.file_format_per_level.values()}
     if schema.primary_keys:
         formats.add(options.changelog_file_format or options.file_format)
-    if "avro" not in formats:
-        return
-    for column in schema.fields:
-        for part in types_inside(column.type):
-            limit = _AVRO_PRECISION.get(part.root) if isinstance(part, AtomicType) else None
-            if limit is not None and isinstance(part, AtomicType) and part.precision > limit:
-                raise UnsupportedError(
-                    f"the column {column.name!r} of type {column.type} cannot be written: Avro files cannot hold "
-                    f"{part}; lower its precision to {limit}, or use another file format",
-                    column=column.name,
-                    type=str(part),
-                )
+    return formats
 
 
 def doubtful_keys(schema: TableSchema) -> list[str]:
@@ -355,8 +385,6 @@ def unkept_options(schema: TableSchema, place: str, *, on_server: bool = False) 
 
 def _check_keyed_write(options: TableOptions) -> None:
     """Raise UnsupportedError for options of primary-key tables that change rows, files or their order."""
-    changelog = {options.changelog_file_format or options.file_format}
-    _refuse_others("changelog file format", changelog, FILE_FORMATS)
     codecs = {options.changelog_file_compression or options.file_compression}
     _refuse_others("changelog file compression", codecs, COMPRESSIONS)
     if options.sequence_snapshot_ordering and not options.write_only:
@@ -378,7 +406,8 @@ def check_supported_for_read(schema: TableSchema, columns: Sequence[str] | None 
     """Raise UnsupportedError for a table whose rows would be read wrongly; `columns` are those to read, None: all."""
     check_options_for_read(schema)
     check_partition_types(schema)
-    _check_types(schema.fields if columns is None else [schema.field(name) for name in columns], "read")
+    _check_types(schema, schema.fields if columns is None else [schema.field(name) for name in columns], "read")
+    _check_types(schema, map(schema.field, {*schema.primary_keys, *schema.partition_keys}), "read")
 
 
 def check_partition_types(schema: TableSchema) -> None:
@@ -403,14 +432,42 @@ def _check_options(schema: TableSchema, refused: Mapping[str, OptionRule]) -> No
         check_not_refused(key, schema.options[key])
 
 
-def _check_types(fields: Iterable[DataField], verb: str) -> None:
+def _check_types(schema: TableSchema, fields: Iterable[DataField], verb: str) -> None:
     for column in fields:
+        if blob_fields([column]):
+            _check_blob(schema, column, verb)
+            continue
         for part in types_inside(column.type):
-            if isinstance(part, VectorType) or (isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS):
+            if isinstance(part, AtomicType) and part.root in UNSUPPORTED_ROOTS:
+                remedy = "; select other columns" if verb == "read" else ""
                 raise UnsupportedError(
-                    f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not supported",
+                    f"the column {column.name!r} of type {column.type} cannot be {verb}: {part} is not "
+                    f"supported{remedy}",
                     column=column.name,
                 )
+            # Java cannot read the elements of such arrays and maps.
+            if isinstance(part, ArrayType | MultisetType | MapType) and _holds_vectors(part):
+                raise UnsupportedError(
+                    f"the column {column.name!r} of type {column.type} cannot be {verb}: a VECTOR inside an ARRAY or "
+                    "a MAP is not supported; put it into a column or a ROW of its own, or use ARRAY in its place",
+                    column=column.name,
+                )
+
+
+def _holds_vectors(dtype: DataType) -> bool:
+    return any(isinstance(part, VectorType) for part in types_inside(dtype))
+
+
+def _check_blob(schema: TableSchema, column: DataField, verb: str) -> None:
+    """Raise UnsupportedError unless a table can have BLOB columns: the values are found by the ids of the rows."""
+    options = schema.table_options
+    if schema.primary_keys or not (options.row_tracking_enabled and options.data_evolution_enabled):
+        raise UnsupportedError(
+            f"the column {column.name!r} of type BLOB cannot be {verb} in this table: it needs the options "
+            "'row-tracking.enabled' = true and 'data-evolution.enabled' = true and no primary key; make the table so, "
+            "or use BYTES",
+            column=column.name,
+        )
 
 
 def _refuse_others(what: str, values: Iterable[str], supported: frozenset[str]) -> None:

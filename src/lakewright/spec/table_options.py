@@ -252,6 +252,11 @@ class TableOptions:
     blob_field = _unset("blob-field", _NAMES, mutability=Mutability.BEFORE_DATA)
     blob_descriptor_field = _unset("blob-descriptor-field", _NAMES, mutability=Mutability.BEFORE_DATA)
     blob_view_field = _unset("blob-view-field", _NAMES, mutability=Mutability.BEFORE_DATA)
+    blob_as_descriptor = ConfigOption("blob-as-descriptor", _BOOL, default=False)
+    blob_target_file_size = _unset("blob.target-file-size", _SIZE)
+    vector_field = _unset("vector-field", _NAMES)
+    vector_file_format = _unset("vector.file.format", _WORD)
+    vector_target_file_size = _unset("vector.target-file-size", _SIZE)
 
     # Statistics.
     metadata_stats_mode = ConfigOption("metadata.stats-mode", _STATS, "truncate(16)")

@@ -7,7 +7,7 @@ a `CorruptTableError` naming its path.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -21,7 +21,7 @@ from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.option_values import option_text
 from lakewright.spec.snapshot import json_checksum
 from lakewright.spec.table_options import TableOptions, option_texts
-from lakewright.spec.types import JSON, DataField, DataType
+from lakewright.spec.types import JSON, DataField, DataType, VectorType, blob_fields
 
 VERSION = 3
 KEY_PREFIX = "_KEY_"
@@ -30,7 +30,7 @@ _CHECKSUM = "checksum"
 _COLUMNS_SHOWN = 20
 _VERSION_WITH_PARQUET = 3  # in older schemas the default format is orc
 _VERSION_WITH_BUCKETS = 2  # in older schemas the default is one bucket
-UNSUPPORTED_ROOTS = frozenset({"BLOB", "VARIANT", "GEOMETRY", "GEOGRAPHY"})
+UNSUPPORTED_ROOTS = frozenset({"BLOB", "VARIANT", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"})
 
 
 class BucketMode(StrEnum):
@@ -98,6 +98,18 @@ class TableSchema:
         if column is None:
             raise column_not_found(name, self.field_names)
         return column
+
+    def blob_file_fields(self, fields: Iterable[DataField]) -> tuple[DataField, ...]:
+        """Return those columns whose values are in `.blob` files; others of the type BLOB hold descriptors."""
+        options = self.table_options
+        inline = {*(options.blob_descriptor_field or ())}
+        return tuple(field for field in blob_fields(fields) if field.name not in inline)
+
+    def vector_file_fields(self, fields: Iterable[DataField]) -> tuple[DataField, ...]:
+        """Return those columns whose values are in `.vector.` files."""
+        if self.table_options.vector_file_format is None:
+            return ()
+        return tuple(field for field in fields if isinstance(field.type, VectorType))
 
     @cached_property
     def partition_fields(self) -> tuple[DataField, ...]:

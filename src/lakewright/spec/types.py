@@ -11,6 +11,7 @@ BOOLEAN bool; integers int; FLOAT, DOUBLE float; DECIMAL Decimal with the type's
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ SYSTEM_FIELD_ID_MIN = 1073741823  # ids from here on belong to the format itself
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}  # from narrow to wide
 WIDENED_BY_KIND = (tuple(INTEGER_BITS), ("FLOAT", "DOUBLE"))  # a type holds every value of those before it
 FLOAT_ROOTS = frozenset({"FLOAT", "DOUBLE"})
+VECTOR_ROOTS = frozenset({"BOOLEAN", *INTEGER_BITS, *FLOAT_ROOTS})  # of the elements of vectors
 TEXT_ROOTS = frozenset({"CHAR", "VARCHAR"})
 BINARY_ROOTS = frozenset({"BINARY", "VARBINARY"})
 BYTES_ROOTS = BINARY_ROOTS | {"BLOB", "GEOMETRY", "GEOGRAPHY"}  # what has bytes as values
@@ -42,6 +44,12 @@ UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 _NO_PARAMETER = frozenset("BOOLEAN TINYINT SMALLINT INT BIGINT FLOAT DOUBLE DATE VARIANT BLOB".split())
 _LENGTH = TEXT_ROOTS | BINARY_ROOTS
+_KNOWN_WORDS = (  # that types begin with
+    _NO_PARAMETER
+    | _LENGTH
+    | {"DECIMAL", "TIME", "STRING", "BYTES", "ARRAY", "MULTISET", "MAP", "ROW"}
+    | TIMESTAMP_ROOTS
+)
 _ALIASES = {
     "INTEGER": "INT",
     "DEC": "DECIMAL",
@@ -92,6 +100,27 @@ class AtomicType:
     def to_dict(self) -> JSON:
         """Return the JSON of the schema file."""
         return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownType(AtomicType):
+    """A type in a schema file that this release does not know: kept as it is spelled, and refused where it is used.
+
+    Other columns of such a table can be read.
+    """
+
+    definition: str = ""  # the JSON of a type that is not spelled as text
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "root", "UNKNOWN")
+        for name in ("length", "precision", "scale"):
+            put(self, name, 0)
+
+    def to_dict(self) -> JSON:
+        """Return the JSON of the schema file."""
+        stored: JSON = json.loads(self.definition) if self.definition else str(self)
+        return stored
 
 
 class _Nested:
@@ -174,12 +203,25 @@ class MapType(_Nested):
 
 
 @dataclass(frozen=True, slots=True)
-class VectorType:
-    """A list with a fixed number of elements. Such a schema can be shown; its data can be neither read nor written."""
+class VectorType(_Nested):
+    """A list with a fixed number of numbers or booleans, none of which is null; the list as a whole may be null.
+
+    >>> str(VectorType(True, "FLOAT", 3))
+    'VECTOR<FLOAT, 3>'
+    """
 
     nullable: bool
     element: DataType
     length: int
+
+    def __post_init__(self) -> None:
+        argument_checks.check_bool("nullable", self.nullable)
+        element = to_type("element", self.element)
+        if not isinstance(element, AtomicType) or element.root not in VECTOR_ROOTS:
+            raise InvalidInputError(f"a VECTOR has elements of one of {', '.join(sorted(VECTOR_ROOTS))}, not {element}")
+        if not 1 <= argument_checks.check_int("length", self.length) <= UNBOUNDED:
+            raise InvalidInputError(f"a VECTOR has a length from 1 to {UNBOUNDED}, not {self.length}")
+        object.__setattr__(self, "element", element)
 
     def __str__(self) -> str:
         return _suffix(f"VECTOR<{self.element}, {self.length}>", self.nullable)
@@ -227,7 +269,7 @@ class DataField:
         return cls(
             number,
             name,
-            parse_type(data["type"]),
+            parse_type(data["type"], keep_unknown=True),
             None if description is None else str(description),
             None if default is None else str(default),
         )
@@ -274,29 +316,44 @@ def to_type(argument: str, value: object) -> DataType:
     return value
 
 
-def parse_type(data: JSON) -> DataType:
+def parse_type(data: JSON, *, keep_unknown: bool = False) -> DataType:
     """Read a type from the JSON of a schema file: text for scalars, an object for the rest.
+
+    A type of a later version of the format is an InvalidInputError, or an `UnknownType` with `keep_unknown`.
 
     >>> parse_type({"type": "ARRAY NOT NULL", "element": "INT"})
     ArrayType(nullable=False, element=AtomicType(type='INT', nullable=True))
     """
-    if isinstance(data, str):
-        return _parse_text(data)
-    if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
+    if isinstance(data, Mapping) and isinstance(data.get("type"), str):
+        keyword, nullable = _keyword(str(data["type"]))
+    elif isinstance(data, str):
+        keyword, nullable = _strip_nullability(data)
+    else:
         raise argument_checks.argument_error("a data type", "text such as 'INT' or a dict with 'type'", data)
-    keyword, nullable = _keyword(str(data["type"]))
+    try:
+        return _parse_text(data) if isinstance(data, str) else _parse_object(data, keyword, nullable, keep_unknown)
+    except InvalidInputError:
+        if not keep_unknown or re.split(r"\W", keyword.upper())[0] in _KNOWN_WORDS:
+            raise  # a known type is broken
+        return UnknownType(keyword.strip(), nullable, "" if isinstance(data, str) else json.dumps(data))
+
+
+def _parse_object(data: Mapping[str, JSON], keyword: str, nullable: bool, keep_unknown: bool) -> DataType:  # noqa: FBT001
+    def part(name: str) -> DataType:
+        return parse_type(data.get(name), keep_unknown=keep_unknown)
+
     match keyword:
         case "ARRAY":
-            return ArrayType(nullable, parse_type(data.get("element")))
+            return ArrayType(nullable, part("element"))
         case "MULTISET":
-            return MultisetType(nullable, parse_type(data.get("element")))
+            return MultisetType(nullable, part("element"))
         case "MAP":
-            return MapType(nullable, parse_type(data.get("key")), parse_type(data.get("value")))
+            return MapType(nullable, part("key"), part("value"))
         case "VECTOR":
             length = data.get("length")
-            if not isinstance(length, int) or length < 1:
-                raise InvalidInputError(f"a VECTOR needs a length of at least 1: {dict(data)!r}")
-            return VectorType(nullable, parse_type(data.get("element")), length)
+            if not isinstance(length, int):
+                raise InvalidInputError(f"a VECTOR needs a number as length: {dict(data)!r}")
+            return VectorType(nullable, part("element"), length)
         case "ROW":
             fields = data.get("fields")
             if not isinstance(fields, Sequence) or isinstance(fields, str):
@@ -309,6 +366,8 @@ def parse_type(data: JSON) -> DataType:
 def with_nullable(dtype: DataType, nullable: bool) -> DataType:  # noqa: FBT001 - reads well at every call
     """Return the same type with another nullability."""
     match dtype:
+        case UnknownType():
+            return replace(dtype, nullable=nullable)
         case AtomicType():
             return dtype if dtype.nullable == nullable else AtomicType(dtype.type, nullable)
         case ArrayType() | MultisetType():
@@ -344,6 +403,16 @@ def types_inside(dtype: DataType) -> Iterator[DataType]:
             parts = (dtype.element,)
     for part in parts:
         yield from types_inside(part)
+
+
+def is_stored_apart(dtype: DataType) -> bool:
+    """Return whether values of a type may be in files of their own (`spec.manifest.is_side_file`)."""
+    return isinstance(dtype, VectorType) or (isinstance(dtype, AtomicType) and dtype.root == "BLOB")
+
+
+def blob_fields(fields: Iterable[DataField]) -> tuple[DataField, ...]:
+    """Return the columns of the type BLOB."""
+    return tuple(field for field in fields if isinstance(field.type, AtomicType) and field.type.root == "BLOB")
 
 
 def all_fields(fields: Iterable[DataField]) -> Iterator[DataField]:

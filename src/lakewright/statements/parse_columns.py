@@ -17,6 +17,7 @@ from lakewright.spec.types import (
     MapType,
     MultisetType,
     RowType,
+    VectorType,
     with_nullable,
 )
 from lakewright.statements.sql_text import Fragment, Name
@@ -62,7 +63,7 @@ _ATOMIC = {
 }
 _WITHOUT_PARAMETER = {"BINARY": "BYTES", "VARBINARY": "BYTES", "TIME": "TIME(3)"}  # TIME: what the format stores
 _NEEDS_LENGTH = {"CHAR", "CHARACTER", "VARCHAR"}
-_NESTED = ("ARRAY", "MAP", "STRUCT", "ROW", "MULTISET")
+_NESTED = ("ARRAY", "MAP", "STRUCT", "ROW", "MULTISET", "VECTOR")
 
 
 def starts_type(cursor: TokenCursor) -> bool:
@@ -144,6 +145,8 @@ def _nested(cursor: TokenCursor) -> DataType:
         dtype = ArrayType(nullable=True, element_type=read_part(cursor, nullable=True))
     elif keyword == "MULTISET":
         dtype = MultisetType(nullable=True, element_type=read_part(cursor, nullable=True))
+    elif keyword == "VECTOR":
+        dtype = _vector(cursor)
     elif keyword == "MAP":
         key = read_part(cursor, nullable=False)
         cursor.expect(",")
@@ -152,6 +155,16 @@ def _nested(cursor: TokenCursor) -> DataType:
         dtype = RowType(nullable=True, fields=_fields(cursor))
     cursor.expect(">")
     return dtype
+
+
+def _vector(cursor: TokenCursor) -> VectorType:
+    word = cursor.here
+    element = read_type(cursor)
+    cursor.expect(",")
+    try:
+        return VectorType(nullable=True, element=element, length=cursor.integer())
+    except InvalidInputError as error:
+        raise cursor.error(error.message, kind=SQLSyntaxError, word=word) from None
 
 
 def _fields(cursor: TokenCursor) -> list[DataField]:

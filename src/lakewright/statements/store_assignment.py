@@ -40,10 +40,12 @@ _WIDER_NUMBERS = {
     "DECIMAL": {"FLOAT", "DOUBLE"},
 }
 _MOMENTS = TIMESTAMP_ROOTS | {"DATE"}
+_BYTES = BINARY_ROOTS | {"BLOB"}
 _NAMES = {
     "CHAR": "STRING",
     "VARCHAR": "STRING",
     "VARBINARY": "BINARY",
+    "BLOB": "BINARY",  # to SQL its values are bytes
     "TIMESTAMP": "TIMESTAMP_NTZ",
     "TIMESTAMP_LTZ": "TIMESTAMP",
     "TIME": "TIME(6)",
@@ -68,14 +70,12 @@ def sql_type(dtype: DataType) -> str:
             return f"DECIMAL({dtype.precision}, {dtype.scale})"
         case AtomicType():
             return _NAMES.get(dtype.root, dtype.root)
-        case ArrayType():
+        case ArrayType() | VectorType():
             return f"ARRAY<{sql_type(dtype.element)}>"
         case MapType() | MultisetType():
             return f"MAP<{sql_type(dtype.key)}, {sql_type(dtype.value)}>"
         case RowType():
             return f"STRUCT<{', '.join(f'{quote_identifier(f.name)}: {sql_type(f.type)}' for f in dtype.fields)}>"
-        case VectorType():
-            raise UnsupportedError(f"{dtype} is a type that SQL cannot write", type=str(dtype))
 
 
 def default_of(field: DataField) -> str:
@@ -99,7 +99,7 @@ class StoreAssignment:
         typed = given if is_void else self._typed(given, field.type)
         own = None if is_void else _known(typed)
         if is_void:
-            fits = pa.types.is_null(given) or isinstance(field.type, ArrayType)
+            fits = pa.types.is_null(given) or isinstance(field.type, ArrayType | VectorType)
             reason = None if fits else "their structure differs"
         else:
             reason = "there is no such type" if own is None else self._misfit(own, field.type)
@@ -120,7 +120,7 @@ class StoreAssignment:
         match target:
             case _ if types.is_null(given):
                 return to_arrow_type(target)
-            case ArrayType() if types.is_list(given):
+            case ArrayType() | VectorType() if types.is_list(given):
                 return pa.list_(self._typed(given.value_type, target.element))
             case MapType() | MultisetType() if types.is_map(given):
                 return pa.map_(self._typed(given.key_type, target.key), self._typed(given.item_type, target.value))
@@ -159,7 +159,7 @@ class StoreAssignment:
                 return None
             case AtomicType(), AtomicType():
                 return None if _plain_fits(own.root, target.root) else _why(own.root)
-            case ArrayType(), ArrayType():
+            case ArrayType() | VectorType(), ArrayType() | VectorType():
                 return self._misfit(own.element, target.element)
             case MapType() | MultisetType(), MapType() | MultisetType():
                 return self._misfit(own.key, target.key) or self._misfit(own.value, target.value)
@@ -199,8 +199,8 @@ def _nullable(dtype: DataType) -> str:
 
 def _plain_fits(own: str, target: str) -> bool:
     if own == target or target in TEXT_ROOTS:
-        return own not in BINARY_ROOTS or target not in TEXT_ROOTS
-    pairs = ((_NUMBERS, _NUMBERS), (_MOMENTS, _MOMENTS), (BINARY_ROOTS, BINARY_ROOTS))
+        return own not in _BYTES or target not in TEXT_ROOTS
+    pairs = ((_NUMBERS, _NUMBERS), (_MOMENTS, _MOMENTS), (_BYTES, _BYTES))
     return any(own in first and target in second for first, second in pairs)
 
 
@@ -218,7 +218,7 @@ def _always_fits(own: DataType, target: DataType) -> bool:
                 digits = own.precision - own.scale if own.root == "DECIMAL" else _DIGITS.get(own.root, 99)
                 return digits <= target.precision - target.scale
             return target.root not in _NUMBERS or target.root in _WIDER_NUMBERS.get(own.root, ())
-        case ArrayType(), ArrayType():
+        case ArrayType() | VectorType(), ArrayType() | VectorType():
             return _always_fits(own.element, target.element)
         case MapType() | MultisetType(), MapType() | MultisetType():
             return _always_fits(own.key, target.key) and _always_fits(own.value, target.value)

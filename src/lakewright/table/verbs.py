@@ -22,7 +22,15 @@ from lakewright.errors import InvalidInputError, UnsupportedError, with_table_na
 from lakewright.maintenance.schema_alteration import alter
 from lakewright.read.read_builder import Columns, ReadRequest, SnapshotRange
 from lakewright.spec import argument_checks
-from lakewright.spec.argument_checks import IncrementalMode, PathLike, Properties, SchemaMode, TimestampLike, WriteMode
+from lakewright.spec.argument_checks import (
+    BlobForm,
+    IncrementalMode,
+    PathLike,
+    Properties,
+    SchemaMode,
+    TimestampLike,
+    WriteMode,
+)
 from lakewright.spec.arrow_types import from_arrow_schema
 from lakewright.spec.filters import Filter
 from lakewright.spec.schema import SchemaChange
@@ -57,6 +65,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     incremental: SnapshotRange | None = None,
     incremental_mode: IncrementalMode | None = None,
     row_kinds: bool = False,
+    blobs: BlobForm | None = None,
 ) -> pa.Table:
     """Read a table, or a system table, or the table at a path, into Arrow: its newest snapshot, unless said otherwise.
 
@@ -67,6 +76,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
     - `incremental=(3, 7)`: what changed after snapshot 3, up to snapshot 7; tags do as well. `incremental_mode` says
       where changes are found: `delta`, `changelog`, `diff`, or `auto`, which is what fits the table.
     - `row_kinds`: begin with a column `_row_kind`; only with it are deleted rows part of the changes.
+    - `blobs`: what BLOB columns come as: `bytes`, `lazy` (values are `Blob` objects, read when asked) or `descriptor`.
 
     >>> import tempfile, pyarrow as pa, lakewright as lw
     >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
@@ -92,6 +102,7 @@ def read_table(  # noqa: PLR0913 - each argument is one way to say what to read
         incremental=incremental,
         incremental_mode=incremental_mode,
         row_kinds=row_kinds,
+        blobs=blobs,
     )
     return read_builder(table, request).new_read().to_arrow()
 

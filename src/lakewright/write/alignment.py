@@ -29,6 +29,8 @@ from lakewright.spec.types import (
     MapType,
     MultisetType,
     RowType,
+    Value,
+    VectorType,
     with_nullable,
 )
 from lakewright.write.array_conversion import (
@@ -320,28 +322,31 @@ def _nothing(dtype: DataType) -> pa.Scalar | None:
     return None if dtype.nullable else to_array([_zero(dtype)], dtype)[0]
 
 
+_ZEROS: dict[str, Value] = {
+    "BOOLEAN": False,
+    "DECIMAL": Decimal(0),
+    "FLOAT": 0.0,
+    "DOUBLE": 0.0,
+    "CHAR": "",
+    "VARCHAR": "",
+    "VARBINARY": b"",
+}
+
+
 def _zero(dtype: DataType) -> NestedValue:
     match dtype:
         case ArrayType():
             return []
+        case VectorType():
+            return [_zero(dtype.element)] * dtype.length
         case MapType() | MultisetType():
             return {}
         case RowType(fields=fields):
             return tuple(None if field.type.nullable else _zero(field.type) for field in fields)
-        case AtomicType(root="BOOLEAN"):
-            return False
-        case AtomicType(root="DECIMAL"):
-            return Decimal(0)
-        case AtomicType(root="FLOAT" | "DOUBLE"):
-            return 0.0
-        case AtomicType(root="CHAR" | "VARCHAR"):
-            return ""
         case AtomicType(root="BINARY"):
             return bytes(dtype.length)
-        case AtomicType(root="VARBINARY"):
-            return b""
-        case _:
-            return 0
+        case AtomicType():
+            return _ZEROS.get(dtype.root, 0)
 
 
 def _first_misfit(step: _Step, chunk: pa.Array, reason: str) -> tuple[int, str]:

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import UnsupportedError
+from lakewright.formats.arrow_conform import lists_to_vectors
+from lakewright.formats.blob_values import BlobType
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.types import (
     UNBOUNDED,
@@ -75,6 +77,8 @@ class UnknownField(TypeMismatch):
 
 def convert(array: pa.Array, dtype: DataType) -> pa.Array:
     """Return the array in the canonical Arrow type of `dtype`; the same object where nothing has to change."""
+    if isinstance(array.type, BlobType) and not (isinstance(dtype, AtomicType) and dtype.root == "BLOB"):
+        raise TypeMismatch("values that were read lazily fit a BLOB column only; read them with blobs='bytes'")
     array = _plain(array)
     if types.is_null(array.type):
         return pa.nulls(len(array), to_arrow_type(dtype))
@@ -90,7 +94,7 @@ def convert(array: pa.Array, dtype: DataType) -> pa.Array:
         case RowType():
             return _row(array, dtype)
         case VectorType():
-            raise UnsupportedError(f"columns of type {dtype} cannot be written")
+            return _vector(array, dtype)
 
 
 def check(array: pa.Array, dtype: DataType) -> None:
@@ -109,7 +113,8 @@ def check(array: pa.Array, dtype: DataType) -> None:
         case RowType():
             _check_row(array, dtype)
         case VectorType():
-            raise UnsupportedError(f"columns of type {dtype} cannot be written")
+            if array.flatten().null_count:
+                raise ValueMismatch("a null element; a vector may be null, but not one of its elements")
 
 
 @lru_cache(maxsize=4096)
@@ -300,6 +305,7 @@ _RULES: dict[str, Callable[[pa.Array, pa.DataType], pa.Array]] = {
     "VARCHAR": _to_string,
     "BINARY": _to_binary,
     "VARBINARY": _to_binary,
+    "BLOB": _to_binary,
     "DATE": _to_date,
     "TIME": _to_time,
     "TIMESTAMP": _to_timestamp,
@@ -351,6 +357,19 @@ def _list(array: pa.Array, dtype: ArrayType) -> pa.Array:
         return array
     elements = _part(array.flatten(), dtype.element, "element")
     return pa.ListArray.from_arrays(_offsets(array), elements, type=target, mask=_mask(array))
+
+
+def _vector(array: pa.Array, dtype: VectorType) -> pa.Array:
+    """Return lists of the right length as vectors, without a copy where the elements have their type already."""
+    if types.is_fixed_size_list(array.type):
+        if array.type.list_size != dtype.length:
+            raise TypeMismatch(f"vectors of {array.type.list_size} elements cannot become it")
+        array = array.cast(pa.list_(array.type.value_field))
+    lists = _list(array, ArrayType(nullable=True, element_type=dtype.element))
+    try:
+        return lists_to_vectors(lists, to_arrow_type(dtype))
+    except pa.ArrowInvalid as error:
+        raise ValueMismatch(str(error)) from None
 
 
 def _map(array: pa.Array, dtype: DataType, key: DataType, value: DataType) -> pa.Array:

@@ -17,12 +17,14 @@ import itertools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeGuard, cast
 
+import numpy as np
 import pyarrow as pa
 
 from lakewright.engine_registry import _engine_of, _is_a
 from lakewright.errors import InvalidInputError, LakewrightError
+from lakewright.formats.blob_values import Blob, to_descriptors
 from lakewright.spec.types import PRECISION_MAX
 
 _WORD_BITS = 64  # an integer of fewer bits fits int64
@@ -141,9 +143,10 @@ def _holds_objects(dtype: Any) -> bool:  # noqa: ANN401 - a type of an optional 
 
 def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
     """Return a dict of columns as an Arrow table."""
+    data = {name: to_descriptors(values) if _holds_blobs(values) else values for name, values in data.items()}
     try:
         try:
-            return pa.table(data)
+            return pa.table({name: _vectors(values) for name, values in data.items()})
         except OverflowError:
             return pa.table({name: _wide_integers(values, str(name), table) for name, values in data.items()})
     except LakewrightError:
@@ -154,6 +157,17 @@ def _from_columns(data: Mapping[object, object], table: str) -> pa.Table:
             f"equal length: {error}",
             table=table,
         ) from error
+
+
+def _holds_blobs(values: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(values, list | tuple) and any(isinstance(value, Blob) for value in values)
+
+
+def _vectors(values: object) -> object:
+    """Return an array of numpy with a vector in each row as an Arrow array, without a copy; anything else as it is."""
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or not values.shape[1]:  # noqa: PLR2004
+        return values
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1])
 
 
 def _wide_integers(values: Any, column: str, table: str) -> pa.Array:  # noqa: ANN401 - a list or a pandas series

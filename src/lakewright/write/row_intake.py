@@ -14,10 +14,11 @@ from lakewright.errors import InvalidInputError, pluralize
 from lakewright.lsm.merge_rows import MergeRules
 from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import to_arrow_field
+from lakewright.spec.blob_descriptors import are_descriptors
 from lakewright.spec.system_columns import DELETE, INSERT, KIND_NAMES, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode, TableSchema
-from lakewright.spec.types import AtomicType, DataField
+from lakewright.spec.types import AtomicType, DataField, blob_fields
 from lakewright.write.alignment import Aligner
 
 # ---- Row kinds -------------------------------------------------------------------------------------------------------
@@ -154,6 +155,8 @@ class Intake:
         self._schema = schema
         self._table = table
         self._aligner = Aligner(fields, table=table, write_cols=write_cols)
+        stored = {field.name for field in schema.blob_file_fields(fields)}
+        self._descriptors = tuple(field.name for field in blob_fields(fields) if field.name not in stored)
 
     @property
     def schema(self) -> pa.Schema:
@@ -166,7 +169,24 @@ class Intake:
             refuse_others_than_inserts(given.kinds, table=self._table)
         aligned = self._aligner.align(batch, first_row=first_row)
         self._refuse_nan(aligned, self._schema.partition_fields, first_row)
+        for name in self._descriptors:
+            self._check_descriptors(aligned, name, first_row)
         return aligned
+
+    def _check_descriptors(self, rows: pa.Table, name: str, first_row: int) -> None:
+        """Raise InvalidInputError for a value in a column of stored descriptors that is not one."""
+        column = rows.column(name)
+        flags = pa.chunked_array([are_descriptors(chunk) for chunk in column.chunks], pa.bool_())
+        row = pc.index(flags, value=False).as_py()
+        if row >= 0:
+            raise InvalidInputError(
+                f"table {self._table}: the column {name!r} stores descriptors ('blob-descriptor-field'), and row "
+                f"{first_row + row} holds other bytes; give it a lakewright.Blob of a file, or take the column out of "
+                "the option of a new table",
+                table=self._table,
+                column=name,
+                row=first_row + row,
+            )
 
     def _refuse_nan(self, rows: pa.Table, fields: Sequence[DataField], first_row: int) -> None:
         for field in fields:

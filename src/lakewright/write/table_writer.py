@@ -20,14 +20,14 @@ from lakewright.formats.data_file_writer import (
     SequenceNumbers,
     preserved_fields,
     wall_clock_ms,
-    written_fields,
 )
 from lakewright.lsm.merge_rows import MergeRules
 from lakewright.metadata.table_store import TableStore
+from lakewright.read.blob_columns import storages_of
 from lakewright.read.projection import ROW_KIND
 from lakewright.read.read_builder import ReadBuilder
 from lakewright.read.split_planning import split_of
-from lakewright.spec.manifest import APPEND
+from lakewright.spec.manifest import APPEND, count_rows
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.schema_checks import check_supported_for_write
 from lakewright.spec.snapshot import Snapshot
@@ -119,7 +119,9 @@ class WriteJob:
         schema, name = self.store.schema, self.store.name
         if schema.primary_keys:
             return KeyedIntake(schema, table=name, write_cols=self.write_cols, keys_only=self.keys_only)
-        return Intake(schema, written_fields(schema, self.partial_columns), table=name, write_cols=self.write_cols)
+        columns = self.partial_columns
+        fields = [field for field in schema.fields if columns is None or field.name in columns]
+        return Intake(schema, fields, table=name, write_cols=self.write_cols)
 
     @property
     def file_plan(self) -> FilePlan:
@@ -426,7 +428,7 @@ class TableWriter:
 
     def _reconcile(self, finished: dict[PartitionBucket, FinishedFiles]) -> None:
         """Check that no row was lost; a primary-key table merges rows of one key, so it may write fewer."""
-        written = {place: sum(file.facts.row_count for file in out.files) for place, out in finished.items()}
+        written = {place: count_rows(file.facts for file in out.files) for place, out in finished.items()}
         if written == self._rows:
             return
         keyed = bool(self._store.schema.primary_keys)
@@ -497,11 +499,12 @@ def _limits_of(options: TableOptions) -> BufferLimits:
 def _append_buffer(task: WriteTask, plan: FilePlan, live: LiveBuckets | None) -> Buffer:
     names = FileNames(task, plan)
     numbers: dict[PartitionBucket, SequenceNumbers] = {}
+    storages = storages_of(task.store)
 
     def rolling_file(place: PartitionBucket) -> RollingFile:
         if place not in numbers:
             numbers[place] = SequenceNumbers(_first_sequence(task, live, place))
-        return RollingFile(plan, partial(names.new_file, place, plan), numbers[place], task.clock_ms)
+        return RollingFile(plan, partial(names.new_file, place), numbers[place], task.clock_ms, storages)
 
     return WriteBuffer(rolling_file, _limits_of(task.store.options))
 
@@ -516,7 +519,7 @@ def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
     with_changelog = producer is ChangelogProducer.INPUT and not task.overwrite
 
     def rolling_file(place: PartitionBucket, plan: FilePlan) -> RollingFile:
-        return RollingFile(plan, partial(names.new_file, place, plan), None, task.clock_ms)
+        return RollingFile(plan, partial(names.new_file, place), None, task.clock_ms)
 
     def new_files(place: PartitionBucket) -> tuple[RollingFile, RollingFile | None]:
         return rolling_file(place, data), rolling_file(place, changelog) if with_changelog else None

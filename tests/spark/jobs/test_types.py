@@ -237,11 +237,20 @@ def test_types_without_a_counterpart_are_refused_by_name(
 
 @pytest.mark.parametrize(
     "dtype",
-    [AtomicType("VARIANT"), AtomicType("BLOB"), AtomicType("GEOMETRY"), VectorType(YES, INT, 3)],
+    [AtomicType("VARIANT"), AtomicType("BLOB"), AtomicType("GEOMETRY")],
 )
 def test_what_spark_has_no_type_for_is_refused_by_name(dtype: DataType) -> None:
     with pytest.raises(UnsupportedError, match=r"the column 'c.f0' is .* leave it out with columns"):
         spark_schema([DataField(0, "c", _row(dtype))])
+
+
+def test_vectors_are_arrays() -> None:
+    (field,) = spark_schema([DataField(0, "v", VectorType(YES, INT, 3))])
+    assert field.dataType == sql.ArrayType(sql.IntegerType())
+    vectors = pa.record_batch({"v": pa.array([None, [1, 2, 3]], pa.list_(pa.int32(), 3))})
+    batch = to_spark_batch(vectors, [DataField(0, "v", VectorType(YES, INT, 3))])
+    assert batch.schema == arrow_schema_of(sql.StructType([field]))
+    assert batch.to_pylist() == vectors.to_pylist()
 
 
 def test_a_task_may_see_what_no_table_can_hold() -> None:

@@ -1,0 +1,66 @@
+"""What the files of each format can hold and be compressed with.
+
+`formats.format_registry` has the functions that read and write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from lakewright.errors import UnsupportedError
+from lakewright.spec.types import AtomicType, DataField, DataType, VectorType, types_inside
+
+
+@dataclass(frozen=True, slots=True)
+class FormatRules:
+    """The rules of one file format; `refuses` returns what to do about a type that its files cannot hold, or None."""
+
+    title: str
+    codecs: tuple[str, ...]
+    refuses: Callable[[DataType], str | None]
+
+
+def _refuse_nothing(_: DataType) -> str | None:
+    return None
+
+
+def _refuse_in_orc(dtype: DataType) -> str | None:
+    return "use file.format=parquet" if isinstance(dtype, VectorType) else None
+
+
+_AVRO_PRECISION = {"TIME": 3, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
+
+
+def _refuse_in_avro(dtype: DataType) -> str | None:
+    limit = _AVRO_PRECISION.get(dtype.root) if isinstance(dtype, AtomicType) else None
+    if limit is None or not isinstance(dtype, AtomicType) or dtype.precision <= limit:
+        return None
+    return f"lower its precision to {limit}, or use another file format"
+
+
+FORMAT_RULES = {
+    "parquet": FormatRules("Parquet", ("zstd", "snappy", "gzip", "lz4", "none", "uncompressed"), _refuse_nothing),
+    "orc": FormatRules("ORC", ("zstd", "snappy", "zlib", "gzip", "lz4", "none", "uncompressed"), _refuse_in_orc),
+    "avro": FormatRules(
+        "Avro",
+        ("zstd", "zstandard", "snappy", "deflate", "gzip", "bzip2", "xz", "null", "none", "uncompressed"),
+        _refuse_in_avro,
+    ),
+}
+
+
+def check_formats(formats: Collection[str], fields: Iterable[DataField]) -> None:
+    """Raise UnsupportedError for columns that files of one of the formats cannot hold; unknown formats refuse none."""
+    rules = [FORMAT_RULES[name] for name in sorted(formats) if name in FORMAT_RULES]
+    for column in fields:
+        for part in types_inside(column.type):
+            for rule in rules:
+                remedy = rule.refuses(part)
+                if remedy is not None:
+                    raise UnsupportedError(
+                        f"the column {column.name!r} of type {column.type} cannot be written: {rule.title} files "
+                        f"cannot hold {part}; {remedy}",
+                        column=column.name,
+                        type=str(part),
+                    )

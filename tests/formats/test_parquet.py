@@ -20,7 +20,7 @@ from lakewright.formats.format_registry import open_reader
 from lakewright.formats.parquet_columns import dictionary_columns
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.predicate import Predicate, PredicateBuilder
-from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
+from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType
 from support.data_files import options, read, write
 from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
 
@@ -208,14 +208,6 @@ def test_a_shredded_variant_is_refused() -> None:
     data = foreign(pa.table({"v": pa.array([None], kind)}))
     with pytest.raises(UnsupportedError, match="'v'"):
         read("parquet", data, [field("v", "VARIANT")])
-
-
-def test_a_map_in_shared_columns_is_refused() -> None:
-    parts = [("__field_mapping", pa.list_(pa.int32())), ("__col_0", pa.int64()), ("__overflow", pa.map_("i4", "i8"))]
-    data = foreign(pa.table({"m": pa.array([None], pa.struct(parts))}))
-    map_type = MapType(nullable=True, key_type=AtomicType("STRING"), value_type=AtomicType("BIGINT"))
-    with pytest.raises(UnsupportedError, match=r"'m' of the file .* 'shared-shredding'"):
-        read("parquet", data, [DataField(1, "m", map_type)])
 
 
 class Failing(io.BytesIO):

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError
 from lakewright.spec.column_stats import (
     FULL,
     NONE,
@@ -27,14 +27,13 @@ from lakewright.spec.option_values import MIB, parse_memory
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import KEY_PREFIX
-from lakewright.spec.types import AtomicType, DataField, DataType, MapType, Value, VectorType, types_inside
+from lakewright.spec.types import AtomicType, DataField, DataType, Value, VectorType, types_inside
 
 # ---- Protocols -------------------------------------------------------------------------------------------------------
 # A writer takes tables in the canonical Arrow schema of its fields. A reader gives batches in the canonical schema of
 # the requested fields, in file order, each with the position of its first row in the file. A file that cannot be
 # decoded is a `CorruptTableError` naming it; an `OSError` of the storage is raised unchanged.
 
-_MAP_COLUMNS = "__field_mapping"  # the first part of a MAP whose values are spread over shared columns
 _SYSTEM_MODES = {"_SEQUENCE_NUMBER": "full", "_VALUE_KIND": "full", "_ROW_ID": "full"}
 
 
@@ -231,20 +230,6 @@ def corrupt_file_error(path: str, reason: str) -> CorruptTableError:
         f"the file {path} is damaged: {reason}. Restore it from a copy, or roll back to a snapshot without it",
         path=path,
     )
-
-
-def check_map_layout(field: DataField, stored: pa.DataType, path: str) -> None:
-    """Raise UnsupportedError for a MAP whose values are spread over shared columns (`map.storage-layout`).
-
-    The file says so, not the table: its option may be older or newer than the file.
-    """
-    if isinstance(field.type, MapType) and pa.types.is_struct(stored) and stored.get_field_index(_MAP_COLUMNS) >= 0:
-        raise UnsupportedError(
-            f"the column {field.name!r} of the file {path} is a MAP with the storage layout 'shared-shredding', which "
-            "is not supported; leave the column out, or read it with the engine that wrote it",
-            path=path,
-            column=field.name,
-        )
 
 
 def codec_of(codecs: Mapping[str, str], compression: str, file_format: str) -> str:

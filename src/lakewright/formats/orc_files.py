@@ -22,7 +22,6 @@ from lakewright.formats.file_format import (
     StatsCollector,
     WriteOptions,
     WrittenFile,
-    check_map_layout,
     check_rows,
     codec_of,
     corrupt_file_error,
@@ -45,6 +44,7 @@ from lakewright.formats.orc_footer import (
     timestamp_bounds,
     timestamp_out_of_range,
 )
+from lakewright.formats.shared_maps import SharedMap, read_shared_map, schema_with_metadata
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.option_values import MIB
 from lakewright.spec.predicate import Predicate
@@ -148,11 +148,15 @@ class OrcFileReader:
 
     def _check_columns(self, stored: pa.Schema) -> None:
         names = [field.name for field in self._fields if field.name in stored.names]
+        stored = schema_with_metadata(stored, self._file.metadata or {})
+        self._shared_maps: dict[str, SharedMap] = {}
         for field in self._fields:
             if field.name not in stored.names:
                 self._missing(field.name)
-            else:
-                check_map_layout(field, stored.field(field.name).type, self._path)
+                continue
+            shared = read_shared_map(field, stored.field(field.name), self._path)
+            if shared is not None:
+                self._shared_maps[field.name] = shared
         # Arrow reads a dot as a path into a ROW: with such a name among the columns, all are read.
         self._columns = None if any("." in name for name in names) else names or stored.names[:1]
 
@@ -177,7 +181,8 @@ class OrcFileReader:
             if index < 0:
                 columns.append(pa.nulls(batch.num_rows, target.type))
                 continue
-            array = conform(batch.column(index), target.type, self._missing)
+            to_canonical = self._shared_maps[field.name].to_maps if field.name in self._shared_maps else conform
+            array = to_canonical(batch.column(index), target.type, self._missing)
             columns.append(_stripped(array, field.type) if _has_char(field.type) else array)
         if not columns:
             return empty_batch(self._schema, batch.num_rows)

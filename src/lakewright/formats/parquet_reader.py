@@ -6,7 +6,7 @@ import math
 import os
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -21,7 +21,6 @@ from lakewright.formats.arrow_conform import Missing, conform_column
 from lakewright.formats.file_format import (
     SEAL_BYTES,
     Input,
-    check_map_layout,
     corrupt_file_error,
     empty_batch,
     overlap,
@@ -33,6 +32,7 @@ from lakewright.formats.file_format import (
 )
 from lakewright.formats.parquet_columns import group_stats, leaf_arrays, leaf_count, select_leaves
 from lakewright.formats.parquet_footer import END, MAGIC, CheckedSource, ColumnChunk, check_pages
+from lakewright.formats.shared_maps import SharedMap, read_shared_map
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.option_values import KIB, MIB
 from lakewright.spec.predicate import Predicate, may_match
@@ -376,6 +376,7 @@ class ParquetFileReader:
             first[field.name] = leaf
             leaf += leaf_count(field.type)
         chosen: list[int] = []
+        self._shared_maps: dict[str, SharedMap] = {}
         self._leaf: dict[str, int] = {}  # the leaf of each field that is not nested
         for field in self._fields:
             if field.name not in first:
@@ -383,7 +384,9 @@ class ParquetFileReader:
                 continue
             stored = schema.field(field.name).type
             _check_variant(field, stored, self._path)
-            check_map_layout(field, stored, self._path)
+            shared = read_shared_map(field, schema.field(field.name), self._path)
+            if shared is not None:
+                self._shared_maps[field.name] = shared
             chosen += select_leaves(stored, field.type, first[field.name])
             if leaf_count(stored) == 1 and not pa.types.is_nested(stored):
                 self._leaf[field.name] = first[field.name]
@@ -556,7 +559,10 @@ class ParquetFileReader:
             if index < 0:
                 columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
             else:
-                columns.append(_conform_named(table.column(index), field, self._missing))
+                conform = (
+                    self._shared_maps[field.name].conform_column if field.name in self._shared_maps else conform_column
+                )
+                columns.append(_conform_named(conform, table.column(index), field, self._missing))
         return pa.Table.from_arrays(columns, schema=schema)
 
     def _check_int96_range(self, span: _Span) -> None:
@@ -602,9 +608,14 @@ def _with_columns(tables: Iterable[pa.Table], columns: pa.Table) -> Iterator[pa.
         yield pa.table([*table.columns, *more.columns], names=[*table.column_names, *more.column_names])
 
 
-def _conform_named(column: pa.ChunkedArray, field: pa.Field, missing: Missing) -> pa.ChunkedArray:
+def _conform_named(
+    conform: Callable[[pa.ChunkedArray, pa.DataType, Missing], pa.ChunkedArray],
+    column: pa.ChunkedArray,
+    field: pa.Field,
+    missing: Missing,
+) -> pa.ChunkedArray:
     try:
-        return conform_column(column, field.type, missing)
+        return conform(column, field.type, missing)
     except pa.ArrowInvalid as error:
         raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
 

@@ -305,3 +305,18 @@ def test_wrong_calls_are_refused_before_anything_is_written(catalog: lw.Catalog)
     with pytest.raises(lw.InvalidInputError, match="time travel"):
         lw.transform(source.copy({"scan.snapshot-id": "1"}), positive, target, job_id="copy")
     assert target.store.snapshots.latest_id() == before
+
+
+def test_an_aggregation_keeps_sums_of_rows_that_change() -> None:
+    memory = MemoryStorage(f"incremental-{next(names)}")
+    catalog = lw.FileSystemCatalog(memory, f"{memory.root}/warehouse", OPTIONS)
+    catalog.create_database("d")
+    create(catalog, "d.source", ["id"])
+    sums = {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "fields.id.aggregate-function": "sum"}
+    create(catalog, "d.t", ["mail"], sums)
+    for rows in ([(1, "a", 1), (2, "a", 2), (3, "b", 3)], [(1, "b", 10), (2, "a", 5)]):
+        write(catalog, rows)
+        copy(catalog)
+    lw.write_table(pa.table({"id": [3]}), catalog.get_table("d.source"), mode="delete")
+    copy(catalog)
+    assert as_rows(catalog.get_table("d.t")) == [(1, "b", 10), (2, "a", 5)]

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakewright as lw
 from contract import engine_suite
 from contract.engine_suite import Argument, EngineContract, Frame
 from lakewright.commit.table_commit import CommitResult
+from lakewright.dml.incremental_jobs import TransformResult
 from lakewright.dml.merge import MergeBuilder
 from lakewright.dml.row_changes import UpdateResult
 from lakewright.storage.local_storage import LocalStorage
@@ -72,6 +74,11 @@ class Embedded:
 
     def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> MergeBuilder:
         return table.merge(frame.read_all(), on)
+
+    def transform(
+        self, source: lw.FileStoreTable, above: int, target: lw.FileStoreTable, **arguments: Argument
+    ) -> TransformResult:
+        return lw.transform(source, lambda rows: rows.filter(pc.field("n") > above), target, **arguments)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(LocalStorage, "open_output", lambda *_: pytest.fail("a file was written"))

@@ -41,12 +41,13 @@ else:
         "compact.compaction_rounds": "CompactResult ManifestsResult PartitionEstimate",
         "diagnosis": "Check Diagnosis",
         "dml.assignments": "ColumnRef LiteralValue",
+        "dml.incremental_jobs": "TransformResult",
         "dml.merge": "MergeBuilder",
         "dml.row_changes": "UpdateResult",
         "engine.job_progress": "Progress ProgressCallback",
         "errors": "BranchAlreadyExistException BranchNotExistException CatalogServerError ColumnAlreadyExistException "
         "ColumnNotExistException DatabaseAlreadyExistException DatabaseNoPermissionException "
-        "DatabaseNotEmptyException DatabaseNotExistException TableAlreadyExistException "
+        "DatabaseNotEmptyException DatabaseNotExistException FullRefreshRequiredError TableAlreadyExistException "
         "TableNoPermissionException TableNotExistException TagAlreadyExistException TagNotExistException",
         "ingestion.copy_table": "CopyResult",
         "ingestion.ingest_plan": "ColumnChange IngestPlan IngestResult SourceReport",

@@ -7,7 +7,8 @@ LakewrightError
 │   └── InvalidMessageError                 the commit message is of another table, damaged or hostile
 ├── NotFoundError (also KeyError,           no such database, table, snapshot, tag, branch or schema
 │   │              ValueError)
-│   └── TableReplacedError                  get the table again from its catalog: another one has its place
+│   ├── TableReplacedError                  get the table again from its catalog: another one has its place
+│   └── FullRefreshRequiredError            run the job again with full_refresh=True
 ├── CommitContentionError (also             try again; nothing was published
 │                          RuntimeError)
 ├── CommitConflictError (also RuntimeError) plan again; the inputs changed
@@ -117,6 +118,10 @@ class InvalidMessageError(InvalidInputError):
 
 class NotFoundError(LakewrightError, KeyError, ValueError):
     """There is no database, table, snapshot, tag, branch or schema of that name."""
+
+
+class FullRefreshRequiredError(NotFoundError):
+    """It is unknown what changed since the last run of an incremental job: run it with `full_refresh=True`."""
 
 
 class CommitContentionError(LakewrightError, RuntimeError):

@@ -41,7 +41,7 @@ from lakewright.spec.types import ArrayType, AtomicType, DataField, MapType, Mul
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.open_table import open_table
 from lakewright.table.update_builder import WhenMatched, WhenNotMatched
-from lakewright.table.verbs import read_table, write_table
+from lakewright.table.verbs import read_table, transform, write_table
 from lakewright.version import __version__
 
 __all__ = [
@@ -96,5 +96,6 @@ __all__ = [
     "remove_metrics_hook",
     "source_col",
     "target_col",
+    "transform",
     "write_table",
 ]

@@ -23,6 +23,7 @@ from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
 from lakewright.commit.table_commit import CommitResult
 from lakewright.dml.assignments import source_col
+from lakewright.dml.incremental_jobs import TransformResult
 from lakewright.dml.merge import MergeBuilder
 from lakewright.dml.row_changes import UpdateResult
 from lakewright.errors import (
@@ -79,6 +80,11 @@ class EngineUnderTest(Protocol):
 
     def merge(self, frame: Frame, table: FileStoreTable, on: str | Sequence[str]) -> MergeBuilder:
         """Begin a merge."""
+
+    def transform(
+        self, source: FileStoreTable, above: int, target: FileStoreTable, **arguments: Argument
+    ) -> TransformResult:
+        """Run a job that brings the rows whose `n` is above a number into another table."""
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Make the test fail as soon as a task of the engine starts to write."""
@@ -583,6 +589,45 @@ class EngineContract:
         assert engine.delete(table, "id = 77").is_empty
         assert table.store.snapshots.latest_id() == before
         assert_tidy(table)
+
+    # ---- transform
+
+    def test_a_chain_of_jobs_follows_its_source(self, engine: EngineUnderTest, tmp_path: Path) -> None:
+        source = new_table(tmp_path, Kind(["id"], options={"bucket": "2"}), "source")
+        # By another key, so that texts move between ids; of a run the row that is added stays, not the one that leaves.
+        middle = new_table(tmp_path, Kind(["text"], options={"bucket": "2"}), "middle")
+        end = new_table(tmp_path, Kind(["text"], options={"bucket": "1"}), "end")
+        rows = {i: (i, DAY, i, f"text {i}") for i in range(20)}
+        for step in range(3):
+            if step:
+                for i in range(6):  # texts move, numbers change
+                    rows[i] = (i, DAY, 20 - i if step == 1 else i, f"text {(i + step) % 6}")
+                write_table(pa.table({"id": pa.array([19 - step])}), source, mode="delete")
+                del rows[19 - step]
+            write_table(arrow(list(rows.values())), source)
+            for made in (
+                engine.transform(source, 3, middle, job_id="job"),
+                engine.transform(middle, 5, end, job_id="job"),
+            ):
+                assert made.commits
+            for table, above in ((middle, 3), (end, 5)):
+                assert tuples(read_table(table)) == in_order(row for row in rows.values() if row[2] > above)
+        assert not engine.transform(source, 3, middle, job_id="job").commits
+        done = engine.transform(source, 10, middle, job_id="job", full_refresh=True)
+        assert done.snapshot_id is not None
+        assert tuples(read_table(middle)) == in_order(row for row in rows.values() if row[2] > 10)
+
+    def test_a_job_copies_new_rows_of_a_log_once(self, engine: EngineUnderTest, tmp_path: Path) -> None:
+        source, target = (new_table(tmp_path, "append", name) for name in ("source", "target"))
+        for batch in (ROWS, MORE):
+            write_table(arrow(batch), source)
+        first = engine.transform(source, -1, target, job_id="copy")
+        assert (first.rows, first.source_snapshot_id, len(first.commits)) == (len(ROWS) + len(MORE), 2, 1)
+        for batch in (ROWS[:5], ROWS[5:7]):
+            write_table(arrow(batch), source)
+        steps = engine.transform(source, -1, target, job_id="copy", commit_every=1).commits
+        assert [made.rows for made in steps] == [5, 2]
+        assert tuples(read_table(target)) == tuples(read_table(source))
 
     def test_a_change_that_loses_a_race_is_planned_again(
         self, engine: EngineUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

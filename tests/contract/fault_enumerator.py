@@ -209,6 +209,7 @@ def _used_files(store: TableStore) -> set[str]:
     used |= {store.layout.snapshot_file(snapshot_id) for snapshot_id in store.snapshots.ids()}
     used |= {store.layout.tag_file(name) for name in store.tags.list()}
     used |= {info.path for info in store.storage.list(store.layout.job_directory)}
+    used |= {store.layout.consumer_file(name) for name in store.consumers.list()}
     snapshots = [store.snapshots.get(snapshot_id) for snapshot_id in store.snapshots.ids()]
     manifests: dict[str, ManifestFile] = {}  # by name: most are named by many snapshots, and are read only once
     snapshots += [store.tags.get(name).snapshot for name in store.tags.list()]

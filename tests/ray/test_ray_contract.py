@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import ray.data
 from ray.data import Dataset
@@ -14,6 +15,7 @@ import lakewright as lw
 import lakewright.ray as lwr
 from contract.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
 from lakewright.commit.table_commit import CommitResult
+from lakewright.dml.incremental_jobs import TransformResult
 from lakewright.dml.merge import MergeBuilder
 from lakewright.dml.row_changes import UpdateResult
 from lakewright.ray import dataset_write, read_table, write_table
@@ -70,6 +72,14 @@ class Ray:
     def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> MergeBuilder:
         return lwr.merge(frame, table, on)
 
+    def transform(
+        self, source: lw.FileStoreTable, above: int, target: lw.FileStoreTable, **arguments: Argument
+    ) -> TransformResult:
+        def keep(rows: pa.Table) -> pa.Table:
+            return rows.filter(pc.field("n") > above)
+
+        return lwr.transform(source, lambda rows: rows.map_batches(keep, batch_format="pyarrow"), target, **arguments)
+
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(dataset_write, "run_write", lambda *_: pytest.fail("a task was started"))
 
@@ -97,3 +107,7 @@ class TestRay(EngineContract):
     @pytest.mark.parametrize("kind", some(["append, partitions", "append, tracked", "keys", "dynamic"], 1, 2))
     def test_rows_are_deleted_updated_and_merged(self, engine: EngineUnderTest, tmp_path: Path, kind: str) -> None:
         super().test_rows_are_deleted_updated_and_merged(engine, tmp_path, kind)
+
+    @pytest.mark.nightly  # a dozen runs, of more than a second each; the planning is the same for every engine
+    def test_a_chain_of_jobs_follows_its_source(self, engine: EngineUnderTest, tmp_path: Path) -> None:
+        super().test_a_chain_of_jobs_follows_its_source(engine, tmp_path)

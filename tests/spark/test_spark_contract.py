@@ -15,6 +15,7 @@ import lakewright as lw
 import lakewright.spark as lws
 from contract.engine_suite import KINDS, Argument, EngineContract, EngineUnderTest, Frame
 from lakewright.commit.table_commit import CommitResult
+from lakewright.dml.incremental_jobs import TransformResult
 from lakewright.dml.merge import MergeBuilder
 from lakewright.dml.row_changes import UpdateResult
 from lakewright.spark import spark_engine
@@ -77,6 +78,11 @@ class Spark:
 
     def merge(self, frame: Frame, table: lw.FileStoreTable, on: str | Sequence[str]) -> MergeBuilder:
         return lws.merge(frame, table, on)
+
+    def transform(
+        self, source: lw.FileStoreTable, above: int, target: lw.FileStoreTable, **arguments: Argument
+    ) -> TransformResult:
+        return lws.transform(self.session, source, lambda rows: rows.where(f"n > {above}"), target, **arguments)
 
     def forbid_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spark_engine, "run_job", lambda *_, **__: pytest.fail("a job was started"))

@@ -232,6 +232,7 @@ class CommitRequest:
     seen: SeenSnapshot | None = None  # before the messages were complete: no snapshot up to this one is the commit
     # User and identifier alone identify the commit, and no snapshot up to this one is it.
     once_since: SeenSnapshot | None = None
+    only_run: bool = False  # raise a conflict if the user committed anything else after that snapshot
     details: SnapshotDetails = field(default_factory=SnapshotDetails)
 
     @property

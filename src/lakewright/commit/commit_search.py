@@ -29,7 +29,7 @@ from typing import TypeAlias
 from lakewright.commit.commit_changes import Change, origin_name, written_files
 from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.commit_plan import CommitRequest, PartitionSelection, live_files
-from lakewright.errors import CommitUnknownError, InvalidMessageError
+from lakewright.errors import CommitConflictError, CommitUnknownError, InvalidMessageError
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
 from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot, state_of
@@ -143,8 +143,10 @@ class CommitSearch:
             for number, snapshot in zip(block, found, strict=True):
                 if snapshot is None or (number == since.id and SeenSnapshot.of(snapshot) != since):
                     return self._search_rest(since, base)
-                if number > since.id and self._is_published_by(snapshot):
-                    return snapshot
+                if number > since.id:
+                    self._refuse_another(snapshot)
+                    if self._is_published_by(snapshot):
+                        return snapshot
         return None if ids else self._search_rest(since, base)
 
     def _search_rest(self, since: SeenSnapshot, base: Snapshot) -> Snapshot | None:
@@ -155,6 +157,7 @@ class CommitSearch:
         for snapshot in self.store.snapshots.walk_back(base.id):
             if SeenSnapshot.of(snapshot) in known:
                 return None  # expiry removes the oldest first, so that none between was removed by it
+            self._refuse_another(snapshot)
             if self._is_published_by(snapshot):
                 return snapshot
             searched += 1
@@ -178,6 +181,19 @@ class CommitSearch:
         if any(kind == ADD for kind, _, _ in shared):
             raise self._partly_committed(snapshot, shared)
         return False
+
+    def _refuse_another(self, snapshot: Snapshot) -> None:
+        """Raise CommitConflictError if the commit must be the only one of its user and a later snapshot is another."""
+        intent, since = self.intent, self.intent.once_since
+        is_later = intent.only_run and since is not None and snapshot.id > since.id
+        if is_later and snapshot.commit_user == intent.user and snapshot.commit_identifier != intent.identifier:
+            raise CommitConflictError(
+                f"{self.store.name}: another run of the same job committed number {snapshot.commit_identifier} in "
+                f"snapshot {snapshot.id} after this run had begun; this run published nothing, run it again",
+                table=self.store.name,
+                snapshot_id=snapshot.id,
+                user=intent.user,
+            )
 
     def _search_all(self, base: Snapshot) -> Snapshot | None:
         """Search every snapshot for messages that do not say when they were made, unless no marker shows an attempt."""

@@ -117,7 +117,8 @@ class Committer:
     made from its messages, so that committing them again finds the first snapshot.
 
     `once_since`: user and identifier alone tell a commit, whatever its files. The caller has looked for it in the
-    snapshots up to this one; if somebody published it after that, the committer returns that snapshot.
+    snapshots up to this one; if somebody published it after that, the committer returns that snapshot. With `only_run`
+    it raises CommitConflictError if the user published another identifier after that.
 
     `sole`: nobody else has the messages and nobody commits them again, so that after a failure their files are deleted
     if they are surely not published.
@@ -134,6 +135,7 @@ class Committer:
     new_uuid: Callable[[], str] = _new_uuid
     publisher: Publisher | None = None
     once_since: SeenSnapshot | None = None
+    only_run: bool = False
     sole: bool = False
     keeps_files: bool = False  # a caller that is alone with the messages deletes their files itself
     upkeep: bool = True
@@ -347,6 +349,7 @@ class Committer:
             marker=marker_of(messages, identifier, change, kind),
             seen=first_seen(messages),
             once_since=self.once_since,
+            only_run=self.only_run,
             replaced=replaced,
             details=replace(details, properties={**self.store.snapshot_properties, **details.properties}),
         )

@@ -102,6 +102,43 @@ def earlier_of_job(store: TableStore, job_id: str) -> Snapshot | None:
     return _look(store, user_of_job(store, job_id), job_id, time.time_ns() // 1_000_000)[1]
 
 
+@dataclass(frozen=True, slots=True)
+class JobCommits:
+    """The newest snapshot of a table, and the last one that a job which commits again and again has made."""
+
+    newest: Snapshot | None
+    last: Snapshot | None  # it may have expired; None: none is known
+    is_whole: bool  # no snapshot has expired, so that without `last` the job committed nothing
+
+
+def find_last_commit(store: TableStore, user: str, job_id: str) -> JobCommits:
+    """Return what is known of the commits of a job that commits again and again, each time with another identifier.
+
+    Raises CommitUnknownError if a run was begun and it can no longer be known whether it committed.
+    """
+    with CallGroup(store.storage) as calls:
+        looked = calls.start(store.snapshots.latest)
+        recorded = calls.start(partial(store.jobs.find_done, user))
+        began = calls.start(partial(store.jobs.find_begun, user))
+        newest, done, begun = looked.result(), recorded.result(), began.result()
+    if newest is None:
+        return JobCommits(None, None, is_whole=True)
+    if done is not None and _is_removed(store, newest, done):
+        done = None
+    oldest, since = newest, None if begun is None else begun.since
+    for oldest in store.snapshots.walk_back(newest.id):
+        if oldest.commit_user == user:
+            return JobCommits(newest, oldest, is_whole=False)
+        if SeenSnapshot.of(oldest) == since:
+            since = None  # the run that was begun then has not committed
+            if done is not None:
+                break
+    is_whole = oldest.id == 1
+    if since is not None and not is_whole:
+        raise _unknown(store, user, job_id, since)
+    return JobCommits(newest, done, is_whole)
+
+
 def recorded_batch(store: TableStore, user: str, batch_id: int) -> Snapshot | None:
     """Return the snapshot of a batch of a stream, or of a later one, that is recorded although it has expired."""
     done = store.jobs.find_done(user)
@@ -139,7 +176,11 @@ def _find_since(store: TableStore, user: str, job_id: str, since: SeenSnapshot, 
         searched += 1
     if searched == newest.id:
         return None
-    raise CommitUnknownError(
+    raise _unknown(store, user, job_id, since)
+
+
+def _unknown(store: TableStore, user: str, job_id: str, since: SeenSnapshot) -> CommitUnknownError:
+    return CommitUnknownError(
         f"{store.name}: it is unknown whether an earlier run of the job {job_id!r} committed: the snapshots after "
         f"{since.id}, the newest when it began, have expired. Check whether its rows are in the table; if not, run it "
         "under another job id",

@@ -312,12 +312,19 @@ class StreamTableCommit(TableCommit):
         commit_messages: Sequence[CommitMessage],
         commit_identifier: int,
         static_partitions: PartitionSpec | None = None,
+        *,
+        if_unchanged_since: int | None = None,
     ) -> CommitResult:
-        """Replace the partitions of the new files, or those that agree with a spec, under one identifier."""
+        """Replace the partitions of the new files, or those that agree with a spec, under one identifier.
+
+        With `if_unchanged_since` it raises CommitConflictError if one of them changed after that snapshot.
+        """
         self._check_open()
         started, messages, identifier = time.monotonic(), _messages(commit_messages), _identifier(commit_identifier)
         spec = _spec(static_partitions)
-        snapshot = self._committer.overwrite(messages, identifier, static_partition=spec)
+        snapshot = self._committer.overwrite(
+            messages, identifier, static_partition=spec, if_unchanged_since=if_unchanged_since
+        )
         return self._finish(snapshot, messages, identifier, started)
 
     def filter_and_commit(self, commit_messages: Mapping[int, Sequence[CommitMessage]]) -> int:

@@ -71,6 +71,8 @@ class CommitTarget:
     identifier: int | None = None  # of a batch of a stream
     replaced: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
     once_since: SeenSnapshot | None = None  # commit only if no snapshot after this one has the same user and identifier
+    only_run: bool = False  # raise a conflict if the user committed anything else after that snapshot
+    unchanged_since: int | None = None  # of an overwrite: raise a conflict if what it replaces changed after this one
 
 
 def new_publication(
@@ -148,20 +150,27 @@ def _publish(
     job: WriteJob, publication: CommitTarget, compact: TaskRunner, started: float, written: _Written
 ) -> JobEnd[WriteResult]:
     tasks_ms = {"tasks": (time.monotonic() - started) * 1000}
-    committed = _commit(job.store, publication, written.messages, compact, tasks_ms)
+    committed = commit_messages(job.store, publication, written.messages, compact, tasks_ms)
     timed = replace(committed, seconds=time.monotonic() - started)
     result = WriteResult(**asdict(timed), tasks=written.tasks, way=written.way)
-    return JobEnd(result, None if publication.once_since is None else _overtaken(job, committed))
+    return JobEnd(result, None if publication.once_since is None else find_overtaking(job, committed))
 
 
-def _commit(
+def commit_messages(
     store: TableStore,
     publication: CommitTarget,
     messages: Sequence[CommitMessage],
-    compact: TaskRunner,
+    compact: TaskRunner | None,
     before_ms: Mapping[str, float],
 ) -> CommitResult:
-    committer = Committer(store, commit_user=publication.user, once_since=publication.once_since, sole=True)
+    """Commit the messages of a write in one snapshot, and compact the buckets that it touched."""
+    committer = Committer(
+        store,
+        commit_user=publication.user,
+        once_since=publication.once_since,
+        only_run=publication.only_run,
+        sole=True,
+    )
     committer.before.join(before_ms)
     after = partial(compact_after_commit, store, run=compact) if store.schema.primary_keys else None
     identifier, replaced = publication.identifier, publication.replaced
@@ -173,11 +182,11 @@ def _commit(
             return batch.commit(messages)
     with StreamTableCommit(store, commit_user=publication.user, committer=committer, after_commit=after) as stream:
         if replaced is not None:
-            return stream.overwrite(messages, identifier, replaced)
+            return stream.overwrite(messages, identifier, replaced, if_unchanged_since=publication.unchanged_since)
         return stream.commit(messages, identifier)
 
 
-def _overtaken(job: WriteJob, committed: CommitResult) -> Snapshot | None:
+def find_overtaking(job: WriteJob, committed: CommitResult) -> Snapshot | None:
     """Return the snapshot of another driver that did the same job while this one ran; None where it is our own."""
     if committed.snapshot_id is None or not committed.files:
         return None

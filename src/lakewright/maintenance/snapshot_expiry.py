@@ -204,8 +204,9 @@ def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot
     known = {SeenSnapshot.of(snapshot) for snapshot in expiring} | ({SeenSnapshot()} if expiring[0].id == 1 else set())
     retention = store.options.lakewright_job_id_retention
     for job in jobs.all_begun(expire_before_millis=time.time_ns() // 1_000_000 - retention):
-        if job.user in users:
-            jobs.complete(job.user, users[job.user])
+        committed = users.get(job.user)
+        if committed is not None and committed.id > job.since.id:  # a job that repeats has older commits too
+            jobs.complete(job.user, committed)
         elif job.since in known:
             jobs.begin(replace(job, since=SeenSnapshot.of(kept)), again=True)
 

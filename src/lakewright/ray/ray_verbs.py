@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -45,7 +45,14 @@ from lakewright.dml.change_tasks import (
     verify_keyed,
 )
 from lakewright.dml.delete_update import delete_on, update_on, upsert_by_lookup
-from lakewright.dml.distributed_write import earlier_write_result, new_job, new_publication, with_one_thread
+from lakewright.dml.distributed_write import (
+    CommitTarget,
+    earlier_write_result,
+    new_job,
+    new_publication,
+    with_one_thread,
+)
+from lakewright.dml.incremental_jobs import IncrementalJob, TransformResult, run_incremental_job
 from lakewright.dml.keyed_rules import KeyedChangeRules
 from lakewright.dml.keyed_strategy import distribute_postponed, keyed_job, plan_merged_splits
 from lakewright.dml.merge import MergeBuilder, check_keyed_merge
@@ -68,6 +75,7 @@ from lakewright.engine.engine_job import run_tasks
 from lakewright.engine.job_progress import ProgressCallback
 from lakewright.errors import with_table_name
 from lakewright.metadata.table_store import TableStore
+from lakewright.ray.dataset_read import to_ray
 from lakewright.ray.dataset_write import run_write, write_dataset
 from lakewright.ray.ray_datasets import RaySource, check_dataset, fetched_schema
 from lakewright.ray.ray_engine import (
@@ -85,6 +93,7 @@ from lakewright.read.data_split import DataSplit
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.projection import plan_projection
 from lakewright.read.split_sharing import cut_split
+from lakewright.read.table_read import TableRead
 from lakewright.read.time_travel import resolve_snapshot
 from lakewright.spec import argument_checks
 from lakewright.spec.argument_checks import DurationLike, PathLike, Properties, SchemaMode, WriteMode
@@ -359,6 +368,50 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
         prepare = prepare_lookup(RaySource(dataset, target.name), target.store, settings)
         return upsert_by_lookup(RayEngine(settings), target.store, prepare, run, progress)
     return write_dataset(dataset, new_job(target.store, mode, partitions=partitions), publication, settings)
+
+
+# ---- transform -------------------------------------------------------------------------------------------------------
+
+
+def transform(  # noqa: PLR0913 - each argument is one choice of the caller
+    source: FileStoreTable | PathLike,
+    fn: Callable[[Dataset], Dataset],
+    target: FileStoreTable | PathLike,
+    *,
+    job_id: str,
+    full_refresh: bool = False,
+    commit_every: int | None = None,
+    concurrency: int | None = None,
+    ray_remote_args: Mapping[str, object] | None = None,
+) -> TransformResult:
+    """Bring what changed in a table since the last run of a job into another table, each change once.
+
+    `fn` gets a dataset of the changed rows and returns a dataset of rows for the target; it is called once for each
+    commit, in this process. All else is as in `lakewright.transform`, and `concurrency` and `ray_remote_args` as in
+    `write_table`.
+    """
+    settings = RayWriteSettings.of(concurrency, ray_remote_args)
+    job = IncrementalJob.of(to_table(source).store, to_table(target).store, job_id)
+    argument_checks.check_callable("fn", fn)
+    return run_incremental_job(_OnRay(settings), job, fn, full_refresh=full_refresh, commit_every=commit_every)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnRay:
+    """Runs an incremental job on Ray's workers."""
+
+    settings: RayWriteSettings
+
+    def read(self, read: TableRead, splits: Sequence[DataSplit]) -> Dataset:
+        return to_ray(read, splits)
+
+    def column_names(self, frame: Dataset) -> Sequence[str]:
+        check_dataset(frame)
+        names: list[str] = fetched_schema(frame).names
+        return names
+
+    def write(self, frame: Dataset, job: WriteJob, publication: CommitTarget) -> WriteResult:
+        return write_dataset(frame, job, publication, self.settings)
 
 
 # ---- Changes by row id -----------------------------------------------------------------------------------------------

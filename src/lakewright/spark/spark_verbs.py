@@ -31,7 +31,8 @@ from lakewright.dml.change_runner import (
 )
 from lakewright.dml.change_tasks import MergeTask, guarded_merge
 from lakewright.dml.delete_update import delete_on, update_on, upsert_by_lookup
-from lakewright.dml.distributed_write import earlier_write_result, new_job, new_publication
+from lakewright.dml.distributed_write import CommitTarget, earlier_write_result, new_job, new_publication
+from lakewright.dml.incremental_jobs import IncrementalJob, TransformResult, run_incremental_job
 from lakewright.dml.merge import MergeBuilder
 from lakewright.dml.merge_clauses import On
 from lakewright.dml.row_changes import ChangeJob, Prepare, PreparedChange, UpdateResult, change_method
@@ -55,9 +56,11 @@ from lakewright.maintenance.verify_findings import VerifyResult
 from lakewright.maintenance.verify_table import check_depth, checking_on, verify_table
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
+from lakewright.read.table_read import TableRead
 from lakewright.spark.bucket_shuffle import check_distribution
 from lakewright.spark.frame_columns import table_names, with_table_names
 from lakewright.spark.frame_operations import with_column
+from lakewright.spark.frame_read import to_spark
 from lakewright.spark.frame_write import SparkWriteSettings, check_frame, write_frame
 from lakewright.spark.row_matching import (
     TASK,
@@ -182,6 +185,47 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
 def _nullable(schema: pa.Schema) -> pa.Schema:
     """Return the columns as a table that has rows already can take them up."""
     return pa.schema([field.with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own argument
+
+
+# ---- transform -------------------------------------------------------------------------------------------------------
+
+
+def transform(  # noqa: PLR0913 - each argument is one choice of the caller
+    spark: SparkSession,
+    source: FileStoreTable | PathLike,
+    fn: Callable[[DataFrame], DataFrame],
+    target: FileStoreTable | PathLike,
+    *,
+    job_id: str,
+    full_refresh: bool = False,
+    commit_every: int | None = None,
+) -> TransformResult:
+    """Bring what changed in a table since the last run of a job into another table, each change once.
+
+    `fn` gets a frame of the changed rows and returns a frame of rows for the target; it is called once for each commit,
+    on the driver. All else is as in `lakewright.transform`.
+    """
+    check_session(spark)
+    job = IncrementalJob.of(to_table(source).store, to_table(target).store, job_id)
+    argument_checks.check_callable("fn", fn)
+    return run_incremental_job(_OnSpark(spark), job, fn, full_refresh=full_refresh, commit_every=commit_every)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnSpark:
+    """Runs an incremental job on the workers of a session."""
+
+    spark: SparkSession
+
+    def read(self, read: TableRead, splits: Sequence[DataSplit]) -> DataFrame:
+        return to_spark(read, splits, spark=self.spark)
+
+    def column_names(self, frame: DataFrame) -> Sequence[str]:
+        check_frame(frame)
+        return frame.columns
+
+    def write(self, frame: DataFrame, job: WriteJob, publication: CommitTarget) -> WriteResult:
+        return write_frame(with_table_names(frame, job.store), job, publication, SparkWriteSettings())
 
 
 # ---- analyze ---------------------------------------------------------------------------------------------------------

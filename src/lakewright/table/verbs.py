@@ -1,4 +1,4 @@
-"""`read_table`, `write_table`; checks of a call that all engines share."""
+"""`read_table`, `write_table`, `transform`; checks of a call that all engines share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from lakewright.commit.commit_changes import delete_files_of, files_of_messages
 from lakewright.commit.commit_plan import select_partitions
 from lakewright.commit.job_ids import JobRun
 from lakewright.commit.table_commit import CommitResult
-from lakewright.dml.distributed_write import earlier_result
+from lakewright.dml.distributed_write import (
+    CommitTarget,
+    commit_messages,
+    earlier_result,
+    find_overtaking,
+)
+from lakewright.dml.incremental_jobs import IncrementalJob, TransformResult, run_incremental_job
 from lakewright.dml.upsert import check_same_columns, needs_lookup, upsert
 from lakewright.engine.job_progress import ProgressCallback, _reporter
 from lakewright.engine_registry import engine_verb
 from lakewright.errors import InvalidInputError, UnsupportedError, with_table_name
 from lakewright.maintenance.schema_alteration import alter
+from lakewright.read.data_split import DataSplit
 from lakewright.read.read_builder import Columns, ReadRequest, SnapshotRange
+from lakewright.read.table_read import TableRead
 from lakewright.spec import argument_checks
 from lakewright.spec.argument_checks import (
     BlobForm,
@@ -44,6 +52,7 @@ from lakewright.table.table_views import ReadableTable
 from lakewright.table.write_builder import BatchWriteBuilder
 from lakewright.write.input_data import ArrowData, batches_of, memory_bytes
 from lakewright.write.row_intake import kind_column
+from lakewright.write.table_writer import WriteJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -327,6 +336,90 @@ def _missing_changes(schema: TableSchema, given: Sequence[DataField], table: str
     known = {field.name: field for field in schema.fields}
     kinds = kind_column([field.name for field in given], known, table=table) if schema.primary_keys else None
     return list(missing_changes(known, [field for field in given if field.name != kinds]))
+
+
+# ---- transform -------------------------------------------------------------------------------------------------------
+
+
+def transform(
+    source: FileStoreTable | PathLike,
+    fn: Callable[[pa.Table], ArrowData],
+    target: FileStoreTable | PathLike,
+    *,
+    job_id: str,
+    full_refresh: bool = False,
+    commit_every: int | None = None,
+) -> TransformResult:
+    """Bring what changed in a table since the last run of a job into another table, each change once.
+
+    `fn` gets the changed rows as one Arrow table and returns rows of the target. If the source has a primary key, the
+    column `_row_kind` says what happened to a row: `+I`, `-D`, or `-U` and `+U` for the old and the new row of an
+    update. `fn` returns that column too, so that a row which a filter no longer lets through is deleted from the
+    target. It works row by row, or by key: rows that did not change are not given to it again.
+
+    The first run gets the whole source. `full_refresh=True` replaces all that the job wrote by the whole source;
+    it is needed where the progress of the job or the snapshots of the source are gone (`FullRefreshRequiredError`).
+    `commit_every` divides what is new into commits of so many snapshots of the source. Without it a run makes one
+    commit, and none if there is nothing new.
+
+    >>> import tempfile, pyarrow as pa, lakewright as lw
+    >>> catalog = lw.CatalogFactory.create({"warehouse": tempfile.mkdtemp()})
+    >>> catalog.create_database("d")
+    >>> columns = pa.schema({"id": pa.int64(), "n": pa.int64()})
+    >>> schema = lw.Schema.from_pyarrow_schema(columns, primary_keys=["id"], options={"bucket": 1})
+    >>> for name in ("d.orders", "d.large"):
+    ...     catalog.create_table(name, schema)
+    >>> orders, large = catalog.get_table("d.orders"), catalog.get_table("d.large")
+    >>> def keep_large(rows):
+    ...     return rows.filter(pa.compute.field("n") > 10)
+    >>> _ = lw.write_table(pa.table({"id": [1, 2], "n": [5, 50]}), orders)
+    >>> lw.transform(orders, keep_large, large, job_id="large orders").rows
+    1
+    >>> _ = lw.write_table(pa.table({"id": [1, 2], "n": [60, 6]}), orders)
+    >>> lw.transform(orders, keep_large, large, job_id="large orders").rows
+    2
+    >>> lw.read_table(large).to_pylist()
+    [{'id': 1, 'n': 60}]
+    """
+    target = to_table(target)
+    job = IncrementalJob.of(to_table(source).store, target.store, job_id)
+    argument_checks.check_callable("fn", fn)
+    return run_incremental_job(
+        _InProcess(),
+        job,
+        lambda rows: _one_table(fn(rows), target.name),
+        full_refresh=full_refresh,
+        commit_every=commit_every,
+    )
+
+
+class _InProcess:
+    """Runs an incremental job in this process."""
+
+    def read(self, read: TableRead, splits: Sequence[DataSplit]) -> pa.Table:
+        return read.to_arrow(splits)
+
+    def column_names(self, frame: pa.Table) -> Sequence[str]:
+        names: list[str] = frame.column_names
+        return names
+
+    def write(self, frame: pa.Table, job: WriteJob, publication: CommitTarget) -> CommitResult:
+        started = time.monotonic()
+        with job.open_writer() as writer:
+            writer.write(frame)
+            messages = writer.prepare()
+        result = commit_messages(job.store, publication, messages, None, {})
+        overtaken = find_overtaking(job, result) is not None
+        if overtaken:
+            delete_files_of(job.store, files_of_messages(job.store, messages))
+        return replace(result, seconds=time.monotonic() - started, replayed=overtaken)
+
+
+def _one_table(data: ArrowData, table: str) -> pa.Table:
+    """Return data in any Arrow form as one table."""
+    batches = batches_of(data, table)
+    parts = [pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part for part in batches]
+    return pa.concat_tables(parts) if parts else pa.table({})
 
 
 # ---- Checks of a call ------------------------------------------------------------------------------------------------

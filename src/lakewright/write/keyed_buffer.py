@@ -1,10 +1,13 @@
 """Rows of a keyed table to sorted level-0 files.
 
-Every row gets the next sequence number of its bucket when it arrives. Rows are held in memory. Once they exceed the
-budget, all of them are merged by key and spilled to the local disk as sorted runs, one per bucket; at the end the runs
-of a bucket are merged into its files. So one commit makes one sorted run per bucket, however much it writes. Where
-spilling is forbidden, the rows in memory are written to data files instead, and a bucket gets several sorted runs. It
-also does where rows of one key can only be merged together with older ones (`MergeSpec.fold_apart`).
+Every row gets the next sequence number of its bucket when it arrives. With `retracts_first` rows that are added get
+higher numbers than all rows that are taken away, so that their order of arrival does not matter.
+
+Rows are held in memory. Once they exceed the budget, all of them are merged by key and spilled to the local disk as
+sorted runs, one per bucket; at the end the runs of a bucket are merged into its files. So one commit makes one sorted
+run per bucket, however much it writes. Where spilling is forbidden, the rows in memory are written to data files
+instead, and a bucket gets several sorted runs. It also does where rows of one key can only be merged together with
+older ones (`MergeSpec.fold_apart`).
 
 Buckets are merged and encoded in a few threads, because sorting, gathering and encoding release Python's lock.
 
@@ -20,6 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakewright.formats.data_file_writer import FinishedFile, RollingFile
@@ -27,11 +31,12 @@ from lakewright.lsm.key_groups import take_sorted_rows
 from lakewright.lsm.merge_rows import MergeRules, has_retracts, merge_order
 from lakewright.lsm.normalized_keys import UInt64Array
 from lakewright.lsm.sorted_runs import merge_runs
-from lakewright.spec.system_columns import SEQUENCE_NUMBER
+from lakewright.spec.system_columns import SEQUENCE_NUMBER, VALUE_KIND
 from lakewright.write.bucket_routing import RowGroup
 from lakewright.write.write_buffer import BufferLimits, FinishedFiles, Spill, name_file
 from lakewright.write.write_task import PartitionBucket
 
+ADDITIONS_FROM = 1 << 31  # what is added to the numbers of added rows where retracts come first
 RUNS_MAX = 64  # a bucket with more runs on disk is merged before it gets another
 _CLOSERS = 8  # threads that close files; they mostly wait for the storage
 
@@ -105,8 +110,11 @@ class KeyedBuffer:
         new_files: Callable[[PartitionBucket], tuple[RollingFile, RollingFile | None]],
         first_sequence: Callable[[PartitionBucket], int],
         limits: BufferLimits,
+        *,
+        retracts_first: bool = False,
     ) -> None:
         """Make a buffer; `new_files` opens a bucket's data and changelog files, `first_sequence` starts its numbers."""
+        self._retracts_first = retracts_first
         self._spec = spec
         self._new_files = new_files
         self._first_sequence = first_sequence
@@ -187,12 +195,18 @@ class KeyedBuffer:
             self._next[place] = first + group.count
             own = np.arange(first, first + group.count, dtype=np.int64)
             if shared is None:
-                yield _Piece(_with_numbers(group.rows, own))
+                yield _Piece(_with_numbers(group.rows, self._ordered(group.rows, own)))
             else:
                 numbers[group.at] = own
         if shared is not None:
-            rows = _with_numbers(shared, numbers)
+            rows = _with_numbers(shared, self._ordered(shared, numbers))
             yield from (_Piece(rows, group.at) for group in groups)
+
+    def _ordered(self, rows: pa.Table, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if not self._retracts_first:
+            return numbers
+        adds: npt.NDArray[np.bool_] = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0  # -U and -D have odd numbers
+        return numbers + np.where(adds, ADDITIONS_FROM, 0)
 
     def _gather_held(self) -> None:
         """Gather the rows of the first batch by bucket, if they still lie as they came."""
@@ -316,7 +330,7 @@ class KeyedBuffer:
         bucket.runs = []
 
 
-def _with_numbers(rows: pa.Table, numbers: UInt64Array) -> pa.Table:
+def _with_numbers(rows: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
     return pa.table([pa.array(numbers), *rows.columns], names=[SEQUENCE_NUMBER.name, *rows.column_names])
 
 

@@ -82,6 +82,7 @@ class WriteJob:
     # Dynamic buckets: somebody has looked up all keys in the index of this snapshot. Rows of keys that are there come
     # with their bucket, and rows without one have new keys. None: the writer looks up.
     looked_up_in: Snapshot | None = None
+    retracts_first: bool = False  # of rows of one key, those that are added replace those that are taken away
 
     @classmethod
     def new(
@@ -187,6 +188,7 @@ class TableWriter:
             job.sequence_stride,
             assigner or Assigner(),
             job.looked_up_in,
+            job.retracts_first,
         )
         self._intake = job.new_intake()
         self._live = _live_buckets(job)
@@ -525,7 +527,8 @@ def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
         return rolling_file(place, data), rolling_file(place, changelog) if with_changelog else None
 
     spec = MergeRules.of_schema(store.schema, table=store.name)
-    return KeyedBuffer(spec, new_files, partial(_first_sequence, task, live), _limits_of(store.options))
+    limits, first_sequence = _limits_of(store.options), partial(_first_sequence, task, live)
+    return KeyedBuffer(spec, new_files, first_sequence, limits, retracts_first=task.retracts_first)
 
 
 def _first_sequence(task: WriteTask, live: LiveBuckets | None, place: PartitionBucket) -> int:

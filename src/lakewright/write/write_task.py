@@ -33,6 +33,7 @@ class WriteTask:
     sequence_stride: int = 0  # task n of a bucket's writers numbers its rows from the first free number + n * stride
     assigner: Assigner = field(default_factory=Assigner)  # dynamic buckets: which of them may get new keys
     looked_up_in: Snapshot | None = None  # as in `WriteJob`
+    retracts_first: bool = False  # as in `WriteJob`
 
     @property
     def stem(self) -> str:

@@ -43,7 +43,7 @@ from lakewright.read.time_travel import ChangeMode, has_time_travel, is_incremen
 from lakewright.spec import argument_checks
 from lakewright.spec.option_values import WriteDistribution
 from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.write.row_intake import kind_column
 from lakewright.write.table_writer import WriteJob
@@ -115,9 +115,9 @@ class IncrementalJob:
                 "cannot delete rows from it; use a fixed number of buckets, or bucket=-1",
                 table=target.name,
             )
-        options = {CoreOptions.SNAPSHOT_IGNORE_EMPTY_COMMIT.key(): "false"}  # an empty commit is progress too
+        options = {TableOptions.snapshot_ignore_empty_commit.key(): "false"}  # an empty commit is progress too
         if target.schema.primary_keys:
-            options[CoreOptions.LAKEWRIGHT_WRITE_DISTRIBUTION.key()] = WriteDistribution.AUTO.value
+            options[TableOptions.lakewright_write_distribution.key()] = WriteDistribution.AUTO.value
         return cls(source, target.with_schema(target.schema.with_options(options)), job_id, user)
 
     @property
@@ -220,7 +220,7 @@ def _plan(job: IncrementalJob, before: Snapshot | None, after: Snapshot) -> tupl
     """Plan the reading of the whole source at a snapshot, or of what changed between two."""
     store = job.source
     if before is None:
-        pinned = store.schema.with_options({CoreOptions.SCAN_SNAPSHOT_ID.key(): str(after.id)})
+        pinned = store.schema.with_options({TableOptions.scan_snapshot_id.key(): str(after.id)})
         store = store.with_schema(pinned)
     builder = ReadBuilder(store)
     read = (builder.with_include_row_kind() if store.schema.primary_keys else builder).new_read()
@@ -345,7 +345,7 @@ def _check_columns(job: IncrementalJob, names: Sequence[str]) -> None:
             table=job.target.name,
             column=kinds,
         )
-    says_kinds = kinds is not None or target.core_options.get(CoreOptions.ROWKIND_FIELD) is not None
+    says_kinds = kinds is not None or target.table_options.rowkind_field is not None
     if names and source.primary_keys and target.primary_keys and not says_kinds:
         raise InvalidInputError(
             f"{job.target.name}: the function of the job {job.job_id!r} dropped the column '_row_kind', without which "

@@ -1,0 +1,101 @@
+"""Change events come through Kafka into tables, over kills of the whole program, and equal a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support import kafka_capture
+from support.kafka_broker import BROKER, CONNECTOR, kafka_broker
+from support.stream_kills import kill_process, members_of
+
+EVENTS = int(os.environ.get("LAKEWRIGHT_CDC_EVENTS", "5000000"))
+KILLS = int(os.environ.get("LAKEWRIGHT_CDC_KILLS", "5"))
+PROGRAM_SECONDS_MAX = 2400
+
+
+class Program:
+    """The program that writes, applies or compares, in a session of its own that can be killed."""
+
+    def __init__(self, root: Path, broker: str) -> None:
+        self.root = root
+        self.wish: dict[str, object] = {
+            "root": str(root),
+            "broker": broker,
+            "jars": ",".join(map(str, sorted(CONNECTOR.glob("*.jar")))),
+            "events": EVENTS,
+            "keys": max(1, EVENTS // 20),
+            "batch": max(1, EVENTS // 25),
+            "drain": True,
+        }
+
+    def start(self, do: str, *, drain: bool = True) -> subprocess.Popen[bytes]:
+        wish = json.dumps({**self.wish, "do": do, "drain": drain})
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with (self.root / "log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, kafka_capture.__file__, wish],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=environment,
+            )
+
+    def finish(self, do: str) -> float:
+        started = time.perf_counter()
+        program = self.start(do)
+        try:
+            assert program.wait(PROGRAM_SECONDS_MAX) == 0, self.log()
+        finally:
+            _kill(program)
+        return time.perf_counter() - started
+
+    def log(self) -> str:
+        return (self.root / "log").read_text(errors="replace")[-6000:]
+
+
+def _kill(program: subprocess.Popen[bytes]) -> None:
+    """Kill the program and everything it has started."""
+    while members := members_of(program.pid):
+        for pid in members:
+            kill_process(pid)
+        program.poll()
+        time.sleep(0.01)
+    program.wait()
+
+
+@pytest.mark.skipif(not BROKER.is_dir(), reason="make target/kafka/.made brings the broker")
+def test_change_events_come_through_kafka_once(tmp_path: Path) -> None:
+    dice = random.Random(20261120)
+    with kafka_broker(tmp_path / "kafka", partitions=3) as broker:
+        program = Program(tmp_path, broker)
+        produced = program.finish("produce")
+        for kill in range(KILLS):
+            running = program.start("run", drain=False)
+            try:
+                # The first files of a batch of one table, a commit of one, or the end of a batch, and a moment more.
+                pattern = dice.choice(
+                    ["warehouse/*/*/snapshot/snapshot-*", "checkpoint/commits/*", "checkpoint/offsets/*"]
+                )
+                before, limit = len(list(tmp_path.glob(pattern))), time.monotonic() + PROGRAM_SECONDS_MAX
+                while len(list(tmp_path.glob(pattern))) <= before:
+                    assert running.poll() is None, program.log()
+                    assert time.monotonic() < limit, f"kill {kill}: nothing happens"
+                    time.sleep(0.005)
+                time.sleep(dice.choice([0.0, dice.uniform(0.0, 3.0)]))
+            finally:
+                _kill(running)
+        applied = len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
+        drained = program.finish("run")
+        program.finish("check")
+    print(
+        f"{EVENTS:,} events written in {produced:.0f} s; {KILLS} kills, after which {applied} batches were done; "
+        f"the rest in {drained:.0f} s with the start of the program"
+    )

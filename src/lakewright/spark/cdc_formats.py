@@ -127,7 +127,10 @@ def _decoded_by(function: Decode) -> Decode:
             types="cast(NULL AS STRING)",
             untyped="cast(coalesce(after, before, key) AS STRING)",
             event="text",
-            reason=f"CASE WHEN NOT ({known}) THEN concat('the operation is ', operation) END",
+            reason=_reason(
+                (f"NOT ({known})", "concat('the operation is ', operation)"),
+                ("source IS NULL", "'the event names no table'"),
+            ),
         )
 
     return decode
@@ -168,7 +171,7 @@ def _decode_debezium(records: DataFrame) -> DataFrame:
             ("_map['op'] = 't'", "'the table was truncated, which is not applied'"),
             (f"NOT coalesce({is_change}, false)", "'the value is not an event of Debezium: it has no op'"),
             ("_source['table'] IS NULL", "'the event names no table'"),
-            (f"contains({row}, '{_UNAVAILABLE}')", f"'{_UNAVAILABLE_REASON}'"),
+            (f"contains(_map['after'], '{_UNAVAILABLE}')", f"'{_UNAVAILABLE_REASON}'"),
             *_no_row("_map['op'] <> 'd'", _json_map("_map['after']")),
         ),
     )

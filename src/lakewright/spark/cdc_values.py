@@ -72,6 +72,7 @@ class EventField:
 
 
 ELEMENT, VALUE = "element", "value"
+_DEPTH_MAX = 16  # of objects and arrays that become types
 
 # ---- Types -----------------------------------------------------------------------------------------------------------
 
@@ -92,17 +93,19 @@ def type_of_shape(shape: str) -> DataType | None:
     """
     try:
         return _type_of(json.loads(shape) if shape[:1] in "{[" else shape)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _type_of(shape: object) -> DataType | None:
+def _type_of(shape: object, depth: int = 0) -> DataType | None:
+    if depth == _DEPTH_MAX and isinstance(shape, Mapping | list):
+        return SHAPES["s"]  # as JSON
     if isinstance(shape, Mapping):
-        found = [(str(name), _type_of(value)) for name, value in shape.items()]
+        found = [(str(name), _type_of(value, depth + 1)) for name, value in shape.items()]
         fields = [DataField(0, name, dtype) for name, dtype in found if dtype is not None]
         return RowType(True, numbered_fields(fields, count())) if fields else None  # noqa: FBT003 - pypaimon's order
     if isinstance(shape, list):
-        elements = [dtype for value in shape if (dtype := _type_of(value)) is not None]
+        elements = [dtype for value in shape if (dtype := _type_of(value, depth + 1)) is not None]
         return ArrayType(True, reduce(widen, elements)) if elements else None  # noqa: FBT003
     return SHAPES.get(str(shape))
 

@@ -30,7 +30,7 @@ from lakewright.catalog.catalog_registry import CatalogFactory
 from lakewright.errors import InvalidInputError, NotFoundError, TableAlreadyExistException, UnsupportedError
 from lakewright.ingestion.ingest_plan import create_table, find_target
 from lakewright.read.projection import ROW_KIND
-from lakewright.spark.cdc_formats import DELETE, RECORD, UPSERT, Decode, EventFormat, format_of, shape_of, to_records
+from lakewright.spark.cdc_formats import DELETE, RECORD, Decode, EventFormat, format_of, shape_of, to_records
 from lakewright.spark.cdc_values import (
     JSON_MAP,
     EventField,
@@ -117,8 +117,8 @@ def cdc(  # noqa: PLR0913 - each argument is one choice of the caller
     - `format`: debezium, canal, maxwell, or a function from records to events (see the page on change data capture).
     - `keys`: the key columns of each table, by the table's name; by default those of the record's key.
     - `tables`: our name for each name of the source, as a mapping or a function. Without a name events are skipped.
-    - `order`: `offset`, or a field of the event such as `ts_ms` or `source.lsn` whose integer grows with each change of
-      a key. It is kept in the column `_cdc_order`, the `sequence.field` of the table: late events change nothing.
+    - `order`: `offset`, or a field of the event such as `ts_ms` or `source.lsn`, an integer that grows with the changes
+      of a key. It is kept in the column `_cdc_order`, the `sequence.field` of the table: late events change nothing.
     - `deletes`: `row` removes deleted rows, `mark` keeps them, with true in the column `_deleted`.
     - `dead_letters`: the table, or its name, for events that cannot be read or do not fit; by default
       `cdc_dead_letters` in the database of the first table.
@@ -297,7 +297,7 @@ def collect_facts(events: DataFrame, kind: EventFormat, *, has_time: bool) -> di
         F.first("types").alias("types"), F.min("first").alias("first")
     )
     facts: dict[str, SourceFacts] = defaultdict(SourceFacts)
-    for row in sorted(parts.collect(), key=lambda row: (row["first"], str(row["name"]))):
+    for row in sorted(parts.collect(), key=lambda row: (row["first"] or 0, str(row["name"]))):
         one = facts[row["source"]]
         if row["types"] is not None and row["version"] not in one.versions:
             fields = tuple(field if has_time else without_time(field) for field in kind.read_types(row["types"]))
@@ -361,15 +361,13 @@ class TablePlan:
         """Return the SQL of the reason why an event cannot be applied, null if it can be."""
         if self.table is None:
             return text_sql(self.problem)
+        unordered = text_sql("the event has no integer in the field that orders events")
         removed = self._row_reasons("coalesce(before, key)", removed=True)
-        reasons = {
-            "position IS NULL": text_sql("the event has no integer in the field that orders events"),
-            f"operation = '{DELETE}'": removed,
-            f"operation = '{UPSERT}' AND {self.moves_key}": f"coalesce({self._row_reasons('after')}, "
-            f"{self._row_reasons('before', removed=True)})",
-        }
-        cases = " ".join(f"WHEN {condition} THEN {reason}" for condition, reason in reasons.items())
-        return f"CASE {cases} ELSE {self._row_reasons('after')} END"
+        moved = f"CASE WHEN {self.moves_key} THEN {self._row_reasons('before', removed=True)} END"
+        return (
+            f"CASE WHEN position IS NULL THEN {unordered} WHEN operation = '{DELETE}' THEN {removed} "
+            f"ELSE coalesce({self._row_reasons('after')}, {moved}) END"
+        )
 
     @property
     def moves_key(self) -> str:

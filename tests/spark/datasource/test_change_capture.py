@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pickle
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
@@ -27,7 +29,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.spark import change_capture
 from lakewright.spark.cdc_formats import canal_types, debezium_types, format_of, shape_of, to_records
 from lakewright.spark.cdc_values import Encoding, EventField, misfit_sql, text_sql, value_sql, widened_columns
-from lakewright.spark.change_capture import cdc
+from lakewright.spark.change_capture import CapturedBatches, cdc
 from lakewright.spark.frame_write import write_micro_batch
 from lakewright.spec.types import AtomicType, parse_type
 
@@ -152,6 +154,14 @@ def test_the_shape_of_a_json_text_has_letters_for_scalars(spark: SparkSession) -
         "f": "n",
         "g": ["b", "s"],
     }
+
+
+def test_the_function_of_a_query_travels(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    given = CapturedBatches(catalog, "c", format_of("debezium"), {}, str.lower, "offset", False, None, True)  # noqa: FBT003
+    sent = pickle.loads(cloudpickle.dumps(given))  # noqa: S301 - our own bytes
+    assert sent.kind == given.kind
+    assert sent.target.warehouse == str(tmp_path)
 
 
 # ---- formats ---------------------------------------------------------------------------------------------------------

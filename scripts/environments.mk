@@ -75,6 +75,17 @@ target/java/.made: $(VENV)/.made tests/interop/java/JavaPeer.java
 	javac -cp 'target/java/jars/*' -d target/java/classes tests/interop/java/JavaPeer.java
 	touch $@
 
+# ---- Kafka ------------------------------------------------------------------------------------------------------------
+
+# A broker, and Spark's source for PySpark 4.1. Its token provider is older, since not every mirror has the one of 4.1.
+target/kafka/.made: tests/support/kafka-broker.xml
+	mkdir -p target/kafka
+	mvn --quiet --file tests/support/kafka-broker.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/target/kafka/broker
+	for artifact in org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1 org.apache.kafka:kafka-clients:3.9.1 \
+		org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0 org.apache.commons:commons-pool2:2.12.1; do \
+		$(MAVEN_COPY) -Dartifact=$$artifact -DoutputDirectory=$(CURDIR)/target/kafka/spark || exit 1; done
+	touch $@
+
 # The newest connector of Java Paimon that the public repositories hold, and the Spark that it was built for.
 CONNECTOR := target/java/paimon-spark-3.5-0.9.0.jar
 $(CONNECTOR):

@@ -37,6 +37,7 @@ SPARK_MATRIX = (
     "test_shop_queries.py",
     "jobs/test_capabilities.py",
     "jobs/test_types.py",
+    "datasource/test_change_capture.py",
 )
 LOWEST = (
     "test_calls.py",
@@ -118,6 +119,12 @@ PARTS = {
     "spark-kills": Part(
         "Spark drivers, executors and streams killed",
         [["-s", "tests/soak/test_spark_failures.py", "tests/soak/test_spark_streams.py"]],
+    ),
+    "spark-kafka": Part(
+        "change events through a Kafka broker, with kills",
+        [["-s", "tests/soak/test_spark_kafka.py"]],
+        [".venvs/spark-4.1/.made", "target/kafka/.made"],
+        ".venvs/spark-4.1",
     ),
     **{f"spark-{version}": _spark(version) for version in ("3.5", "4.0", "4.1", "4.2")},
     "spark-connect": Part("a Connect server of its own", [_full("tests/spark/test_connect.py")]),

@@ -105,9 +105,9 @@ class StreamRuns:
         self.check_healthy()
         assert self.program is not None
         if dice.random() < 0.3:
-            for pid in _members(self.program.pid):
+            for pid in members_of(self.program.pid):
                 if _is_java(pid):
-                    _kill(pid)
+                    kill_process(pid)
             time.sleep(dice.uniform(0.0, 1.0))
         self.kill()
         self.between += self._half_done()
@@ -115,9 +115,9 @@ class StreamRuns:
     def kill(self) -> None:
         """Kill the program and everything it has started."""
         assert self.program is not None
-        while members := _members(self.program.pid):
+        while members := members_of(self.program.pid):
             for pid in members:
-                _kill(pid)
+                kill_process(pid)
             self.program.poll()
             time.sleep(0.01)
         self.program.wait()
@@ -189,7 +189,7 @@ def _snapshots(table: lw.FileStoreTable) -> list[Snapshot]:
     return list(table.store.snapshots.walk_back(table.store.snapshots.latest_id() or 0))
 
 
-def _members(session: int) -> list[int]:
+def members_of(session: int) -> list[int]:
     """Return the processes of a session; workers of PySpark have groups of their own, but stay in it."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -211,7 +211,7 @@ def _is_java(pid: int) -> bool:
         return False
 
 
-def _kill(pid: int) -> None:
+def kill_process(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

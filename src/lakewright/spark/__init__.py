@@ -35,6 +35,7 @@ __all__ = [
     "WriteResult",
     "analyze",
     "attach",
+    "cdc",
     "compact",
     "compact_database",
     "delete",
@@ -54,19 +55,21 @@ __all__ = [
     "write_table",
 ]
 
-# Not in `__all__`: they load sqlglot, which programs without SQL do not need.
+# Loaded when they are asked for. The statements are not in `__all__`: they load sqlglot, which programs without SQL do
+# not need.
 if TYPE_CHECKING:
+    from lakewright.spark.change_capture import cdc as cdc
     from lakewright.spark.spark_sql_context import SQLContext as SQLContext
     from lakewright.spark.spark_sql_context import sql as sql
 else:
-    _STATEMENTS = ("SQLContext", "sql")
+    _LAZY = {"SQLContext": "spark_sql_context", "sql": "spark_sql_context", "cdc": "change_capture"}
 
     def __getattr__(name: str) -> object:
-        """Load SQL statements when they are asked for."""
-        if name not in _STATEMENTS:
+        """Load SQL statements and change data capture when they are asked for."""
+        if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            return getattr(importlib.import_module("lakewright.spark.spark_sql_context"), name)
+            return getattr(importlib.import_module(f"lakewright.spark.{_LAZY[name]}"), name)
         except ModuleNotFoundError as cause:
             if cause.name != "sqlglot":
                 raise

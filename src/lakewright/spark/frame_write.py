@@ -32,12 +32,12 @@ from lakewright.spark.spark_progress import Counter, final_line, following_progr
 from lakewright.spark.spark_session import check_session
 from lakewright.spark.spark_session import settings as held_settings
 from lakewright.spark.spark_types import arrow_schema_of
-from lakewright.spec.argument_checks import Distribution, WriteMode
 from lakewright.spec.manifest import count_rows
+from lakewright.spec.argument_checks import Distribution, SchemaMode, WriteMode
 from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.open_table import to_table
-from lakewright.table.verbs import check_call, check_concurrency, refuse_lookup
+from lakewright.table.verbs import add_missing_columns, check_call, check_concurrency, refuse_lookup
 from lakewright.table.write_builder import TableWrite, job_of_builder
 from lakewright.write.table_writer import WriteJob
 
@@ -76,7 +76,7 @@ def write_spark(
     return write_frame(df, job, publication, SparkWriteSettings(concurrency, options=spark_options))
 
 
-def write_micro_batch(
+def write_micro_batch(  # noqa: PLR0913 - each argument is one choice of the caller
     df: DataFrame,
     table: FileStoreTable | str,
     batch_id: int,
@@ -84,6 +84,7 @@ def write_micro_batch(
     commit_user: str,
     mode: WriteMode = "append",
     concurrency: int | None = None,
+    schema_mode: SchemaMode | None = None,
 ) -> WriteResult:
     """Write one batch of a stream and commit it under the stream's name and the batch's number, once.
 
@@ -92,13 +93,15 @@ def write_micro_batch(
     """
     check_frame(df)
     target = to_table(table)
-    check_call(target, mode, concurrency=concurrency)
+    check_call(target, mode, schema_mode=schema_mode, concurrency=concurrency)
     # The commit itself looks for what is published later than this.
     since = SeenSnapshot.of(target.store.snapshots.latest())
     snapshot = target.store.snapshots.of_user(commit_user) or recorded_batch(target.store, commit_user, batch_id)
     if snapshot is not None and snapshot.commit_identifier >= batch_id:
         return earlier_write_result(target.store, snapshot, run=compacting_on(df.sparkSession))
     df = with_table_names(df, target.store)
+    if schema_mode == "merge":
+        target = add_missing_columns(target, nullable_schema(arrow_schema_of(df.schema)))
     if mode == "upsert":
         refuse_lookup(target, arrow_schema_of(df.schema).names)
     replaced: dict[str, object] | None = {} if mode == "overwrite" else None
@@ -106,6 +109,11 @@ def write_micro_batch(
     return write_frame(
         df, job, CommitTarget(commit_user, batch_id, replaced, since), SparkWriteSettings(concurrency, progress=False)
     )
+
+
+def nullable_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a frame as a table that has rows already can take them up."""
+    return pa.schema([field.with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own argument
 
 
 # ---- one write -------------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ from lakewright.spark.bucket_shuffle import check_distribution
 from lakewright.spark.frame_columns import table_names, with_table_names
 from lakewright.spark.frame_operations import with_column
 from lakewright.spark.frame_read import to_spark
-from lakewright.spark.frame_write import SparkWriteSettings, check_frame, write_frame
+from lakewright.spark.frame_write import SparkWriteSettings, check_frame, nullable_schema, write_frame
 from lakewright.spark.row_matching import (
     TASK,
     MergeSides,
@@ -174,17 +174,12 @@ def write_table(  # noqa: PLR0913 - each argument is one choice of the caller
     publication = new_publication(mode, partitions=partitions, run=run)
     df = with_table_names(df, target.store)
     if schema_mode == "merge":
-        target = add_missing_columns(target, _nullable(arrow_schema_of(df.schema)))
+        target = add_missing_columns(target, nullable_schema(arrow_schema_of(df.schema)))
     settings = SparkWriteSettings(concurrency, distribution, progress)
     if mode == "upsert" and needs_lookup(target.store, arrow_schema_of(df.schema).names):
         prepare = prepare_lookup(df, target.store, concurrency)
         return upsert_by_lookup(SparkEngine(df.sparkSession), target.store, prepare, run, progress)
     return write_frame(df, new_job(target.store, mode, partitions=partitions), publication, settings)
-
-
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the columns as a table that has rows already can take them up."""
-    return pa.schema([field.with_nullable(True) for field in schema])  # noqa: FBT003 - Arrow's own argument
 
 
 # ---- transform -------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from lakewright.spark.spark_session import in_session_zone
 from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spark.stream_source import stream_read
 from lakewright.spec import argument_checks
-from lakewright.spec.argument_checks import PathLike, TimestampLike, WriteMode
+from lakewright.spec.argument_checks import PathLike, SchemaMode, TimestampLike, WriteMode
 from lakewright.spec.filter_text import parse_predicate
 from lakewright.spec.filters import Filter, to_predicate
 from lakewright.spec.table_options import TableOptions
@@ -57,6 +57,7 @@ class BatchWriter:
     checkpoint: str
     mode: WriteMode = "append"
     concurrency: int | None = None
+    schema_mode: SchemaMode | None = None
     _query_id: str | None = field(default=None, init=False, repr=False)
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -64,30 +65,44 @@ class BatchWriter:
         if self._query_id is None:
             self._query_id = query_id_of(df.sparkSession, self.checkpoint)
         user = stream_user(self._query_id, self.mode)
-        write_micro_batch(df, self.table, batch_id, commit_user=user, mode=self.mode, concurrency=self.concurrency)
+        write_micro_batch(
+            df,
+            self.table,
+            batch_id,
+            commit_user=user,
+            mode=self.mode,
+            concurrency=self.concurrency,
+            schema_mode=self.schema_mode,
+        )
 
 
 def foreach_batch(
-    table: FileStoreTable | PathLike, *, checkpoint: str, mode: WriteMode = "append", concurrency: int | None = None
+    table: FileStoreTable | PathLike,
+    *,
+    checkpoint: str,
+    mode: WriteMode = "append",
+    concurrency: int | None = None,
+    schema_mode: SchemaMode | None = None,
 ) -> BatchWriter:
     """Return a function for `writeStream.foreachBatch(...)` that writes every batch into a table, once.
 
     `checkpoint` is the `checkpointLocation` of the query. `mode` is append, upsert, delete or overwrite: the rows of a
     batch update those with their keys, are the keys of rows to delete, or replace the whole table, as a query in
     complete mode wants it. Rows are brought to the tasks that write their buckets, `concurrency` of them at most, so
-    every kind of table can be written. A column `_row_kind` says what happens to each row.
+    every kind of table can be written. A column `_row_kind` says what happens to each row. `schema_mode="merge"` first
+    adds the columns, and widens the types, that a batch has and the table lacks.
 
     A function of your own may call several of these for one batch: one per table, or for one table two, of which one
     has the mode delete and the other another mode.
     """
     target = open_table(table) if isinstance(table, str | os.PathLike) else table
-    check_write_mode(target, mode, None)
+    check_write_mode(target, mode, schema_mode)
     check_concurrency(concurrency)
     if not checkpoint or not isinstance(checkpoint, str | PurePath):
         raise InvalidInputError(f"{target.name}: checkpoint is the location of the query's state, not {checkpoint!r}")
     if _IGNORE_EMPTY not in target.schema.options:
         target = target.copy({_IGNORE_EMPTY: "true"})  # an empty batch that is run again is empty again
-    return BatchWriter(target, str(checkpoint), mode, concurrency)
+    return BatchWriter(target, str(checkpoint), mode, concurrency, schema_mode)
 
 
 def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller

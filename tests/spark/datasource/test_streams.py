@@ -234,6 +234,16 @@ def test_a_batch_may_upsert_and_delete(spark: SparkSession, place: Place) -> Non
     assert _rows(table) == [(2, 2), (3, 3), (4, 4)]
 
 
+def test_a_batch_may_bring_new_columns(spark: SparkSession, place: Place) -> None:
+    table = place.table("t", ["id"], {"bucket": "1"})
+    place.add((1, 1))
+    write = foreach_batch(table, checkpoint=place.checkpoint(), mode="upsert", schema_mode="merge")
+    wider = place.frame(spark).selectExpr("id", "n", "struct(n AS inside) AS more")
+    writer = wider.writeStream.foreachBatch(write).option("checkpointLocation", place.checkpoint())
+    _done(writer.trigger(availableNow=True).start())
+    assert lw.read_table(table).to_pylist() == [{"id": 1, "n": 1, "more": {"inside": 1}}]
+
+
 @needs(Feature.STREAM_SINK)
 def test_a_failed_attempt_leaves_nothing(spark: SparkSession, place: Place) -> None:
     table = place.table("t")

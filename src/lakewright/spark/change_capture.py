@@ -54,7 +54,7 @@ from lakewright.spec.argument_checks import PathLike, SchemaMode
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.identifier import Identifier
 from lakewright.spec.schema import Schema
-from lakewright.spec.table_options import CoreOptions
+from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import (
     ArrayType,
     AtomicType,
@@ -241,7 +241,7 @@ def check_captures(table: FileStoreTable, *, marks_deletes: bool) -> None:
     order, mark = types.get(ORDER), types.get(DELETED)
     if not table.primary_keys:
         problem = "it has no primary key"
-    elif table.options.get(CoreOptions.SEQUENCE_FIELD) != (ORDER,):
+    elif table.options.sequence_field != (ORDER,):
         problem = f"its sequence.field is not {ORDER}, so late events could replace newer rows"
     elif not isinstance(order, AtomicType) or order.root != "BIGINT":
         problem = f"its column {ORDER} is not BIGINT"
@@ -558,7 +558,7 @@ class CapturedBatches:
         types |= {DELETED: AtomicType("BOOLEAN")} if self.marks_deletes else {}
         types[ORDER] = AtomicType("BIGINT")
         fields = numbered_fields([DataField(0, column, dtype) for column, dtype in types.items()], count())
-        declared = Schema(fields, primary_keys=keys, options={CoreOptions.SEQUENCE_FIELD.key(): ORDER})
+        declared = Schema(fields, primary_keys=keys, options={TableOptions.sequence_field.key(): ORDER})
         return _create(self.target, Identifier.from_string(name), declared)
 
     def _evolved(self, table: FileStoreTable, seen: Iterable[EventField]) -> tuple[FileStoreTable, dict[str, str]]:

@@ -32,8 +32,8 @@ from lakewright.spark.spark_progress import Counter, final_line, following_progr
 from lakewright.spark.spark_session import check_session
 from lakewright.spark.spark_session import settings as held_settings
 from lakewright.spark.spark_types import arrow_schema_of
-from lakewright.spec.manifest import count_rows
 from lakewright.spec.argument_checks import Distribution, SchemaMode, WriteMode
+from lakewright.spec.manifest import count_rows
 from lakewright.spec.snapshot import SeenSnapshot
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.open_table import to_table

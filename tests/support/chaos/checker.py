@@ -39,6 +39,7 @@ class Checker:
     earlier: dict[str, set[str]] = field(
         default_factory=lambda: defaultdict(set)
     )  # commits that old snapshots may have
+    acknowledged: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # commits and what was replayed
     appended: dict[str, dict[str, Operation]] = field(default_factory=lambda: defaultdict(dict))
 
     def settle(self) -> None:
@@ -69,7 +70,8 @@ class Checker:
 
     def _check_table(self, kind: TableKind, operations: Sequence[Operation], *, clean: bool) -> list[str]:
         past = self.pasts[kind.name]
-        history, commits = History(past, operations), Commits(past, operations, self.earlier[kind.name])
+        acknowledged = self.acknowledged[kind.name]
+        history, commits = History(past, operations, acknowledged), Commits(past, operations, self.earlier[kind.name])
         table = self.catalog.get_table(kind.path)
         now = self._observe(kind, table)
         wrong = []
@@ -98,6 +100,9 @@ class Checker:
             wrong += self._clean(kind, table, now)
         self.pasts[kind.name] = now
         self.earlier[kind.name] |= commits.by_uid.keys() - commits.failed
+        acknowledged |= {
+            one.facts.get("of", one.uid) for one in operations if one.outcome == DONE and one.facts.get("puts")
+        }
         return wrong
 
     def _observe(self, kind: TableKind, table: lw.FileStoreTable) -> Past:

@@ -16,8 +16,9 @@ the sets; each allows too much rather than too little.
   has commits of its own. Where a rewind ran meanwhile the state is unknown: it must be readable and made of whole
   commits, no more is asked.
 - A rewind of unknown outcome has happened or not.
-- Replays, by messages or by a job id, change nothing if the first commit is there. On tables whose history is rewound
-  a replay may also bring back a commit that was removed.
+- Replays, by messages or by a job id, change nothing if the first commit is there. If that was refused or unknown, a
+  replay may be the one that commits. On tables whose history is rewound it may also bring back a commit that was
+  removed.
 
 After each epoch what was found, if it was allowed, is what the next one begins with. So an operation that is missing at
 the end of its epoch and is seen in a later one is a failure, as is everything else without an explanation.
@@ -141,15 +142,18 @@ class Past:
 class History:
     """What operations may have made of a table, its tags and its branches."""
 
-    def __init__(self, past: Past, operations: Sequence[Operation]) -> None:
+    def __init__(
+        self, past: Past, operations: Sequence[Operation], acknowledged: AbstractSet[str] = frozenset()
+    ) -> None:
         self.base, self.base_id = allowed_rows(past.rows), past.latest_id
+        self.acknowledged = acknowledged  # names of commits of earlier epochs
         self.tags: dict[str, tuple[int, Allowed | None]] = {
             name: (number, allowed_rows(rows)) for name, (number, rows) in past.tags.items()
         }
         self.branches = {name: Branch(number, allowed_rows(rows)) for name, (number, rows) in past.branches.items()}
         known = [one for one in operations if one.outcome != FAILED]
         self.rewinds = [one for one in known if one.verb in REWINDS]
-        self.main = list(self._commits(known, ""))
+        self.main = list(self._commits(operations, ""))
         self.gone: set[str] = set()  # names of tags and branches that somebody tried to remove
         self.forwarded: list[range] = []  # ids of snapshots that came from branches, below the newest of each
         for one in known:
@@ -159,19 +163,21 @@ class History:
                 if element.id is not None or not element.is_certain:
                     self.branches[name].elements.append(element)
 
-    def _commits(self, known: Sequence[Operation], branch: str) -> Iterator[Element]:
+    def _commits(self, operations: Sequence[Operation], branch: str) -> Iterator[Element]:
         replays: dict[str, list[Operation]] = {}
-        for one in known:
-            if one.verb == "replay":
+        for one in operations:
+            if one.verb == "replay" and one.outcome != FAILED:
                 replays.setdefault(one.facts["of"], []).append(one)
-        for one in known:
+        for one in operations:
             if one.verb in COMMITS and one.facts.get("branch", "") == branch:
-                element = Element.of(one)
+                element, runs = Element.of(one), replays.pop(one.uid, [])
+                if one.outcome == FAILED and not runs:
+                    continue
                 if element.is_certain and element.id is None:
                     continue  # there was nothing to change
-                yield from self._with_replays(element, replays.pop(one.uid, []))
+                yield from self._with_replays(element, runs)
         for of, runs in replays.items():  # of operations of earlier epochs, whose outcome was seen then
-            if self.rewinds:
+            if self.rewinds or of not in self.acknowledged:
                 for run in runs:
                     yield Element(of, run.begin, run.end, None, is_certain=False, puts=tuple(run.facts["puts"]))
 

@@ -11,7 +11,8 @@ the sets; each allows too much rather than too little.
   tag in the place of the snapshot with its id.
 - `rollback_to_as_latest(T)` is a commit that puts the state of T in the place of all that was there. Where a rewind ran
   while T was looked up, or its outcome is unknown, so is which state T was.
-- `fast_forward(B)` removes as a rollback to the first snapshot of B does, and puts the state of B there.
+- `fast_forward(B)` removes as a rollback to the first snapshot of B does, and puts the state of B there. What is
+  committed to B meanwhile may be in it or not.
 - A tag has the state of the table up to its snapshot at the time when it was made; a branch begins with that state, and
   has commits of its own. Where a rewind ran meanwhile the state is unknown: it must be readable and made of whole
   commits, no more is asked.
@@ -151,7 +152,7 @@ class History:
             name: (number, allowed_rows(rows)) for name, (number, rows) in past.tags.items()
         }
         self.branches = {name: Branch(number, allowed_rows(rows)) for name, (number, rows) in past.branches.items()}
-        known = [one for one in operations if one.outcome != FAILED]
+        known = self.known = [one for one in operations if one.outcome != FAILED]
         self.rewinds = [one for one in known if one.verb in REWINDS]
         self.main = list(self._commits(operations, ""))
         self.gone: set[str] = set()  # names of tags and branches that somebody tried to remove
@@ -223,11 +224,20 @@ class History:
                     if isinstance(target, str) or state is None:
                         self._reset(one, number, state)
             case "forward":
-                branch = self.branches.get(facts["name"], Branch(0, None))
-                newest = max((each.id or 0 for each in branch.elements), default=branch.first_id)
+                branch = self._branch_as_seen_by(one)
+                ids = [(each.id or 0, each.is_certain) for each in branch.elements]
+                newest = max((number for number, is_certain in ids if is_certain), default=branch.first_id)
                 self._remove(one, branch.first_id - 1)
                 self._reset(one, max(newest, branch.first_id), branch.state())
-                self.forwarded.append(range(branch.first_id, newest))
+                self.forwarded.append(range(branch.first_id, max((number for number, _ in ids), default=0)))
+
+    def _branch_as_seen_by(self, call: Operation) -> Branch:
+        """Return a branch with the commits that a forward may have read: those at the same time are uncertain."""
+        branch = self.branches.get(call.facts["name"], Branch(0, None))
+        later = [one for one in self.known if call.begin < one.begin <= call.end and one.verb in COMMITS]
+        meanwhile = [Element.of(one) for one in later if one.facts.get("branch") == call.facts["name"]]
+        elements = [replace(one, is_certain=one.is_certain and one.end < call.begin) for one in branch.elements]
+        return replace(branch, elements=[*elements, *(replace(one, is_certain=False) for one in meanwhile)])
 
     def _state_at(self, snapshot_id: int, call: Operation) -> Allowed | None:
         """Return the state that a snapshot had when an operation looked it up."""

@@ -425,11 +425,12 @@ def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None, *
         return publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
     with pinned(store.tags, snapshot) as pin:
         published = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
-        if not tagged and _brings_back(store, latest, published):
-            # The snapshot itself may have expired by now. If somebody has gone back and removed the pin as well, there
-            # is nothing left to protect; the state was published all the same.
-            with suppress(NotFoundError):
-                store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot, kept_by=pin)
+        with _not_finished(store, published, "no tag protects it"):
+            if not tagged and _brings_back(store, latest, published):
+                # The snapshot itself may have expired by now. If somebody has gone back and removed the pin as well,
+                # there is nothing left to protect; the state was published all the same.
+                with suppress(NotFoundError):
+                    store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot, kept_by=pin)
         return published
 
 
@@ -447,20 +448,25 @@ class CoverGoneError(Exception):
 
 @contextmanager
 def below_cover(store: TableStore, cover: Snapshot, first_id: int) -> Iterator[None]:
-    """Change snapshots from an id on below the one on top that covers them, until that is gone.
-
-    The wanted state is the newest one already, so an error does not say that nothing has happened.
-    """
+    """Change snapshots from an id on below the one on top that covers them; stop, and tidy up, once that is gone."""
     try:
-        yield
+        with _not_finished(store, cover, "what it replaces was not removed"):
+            yield
     except CoverGoneError:
         _remove_below_gap(store, first_id)
+
+
+@contextmanager
+def _not_finished(store: TableStore, published: Snapshot, what: str) -> Iterator[None]:
+    """Raise CommitUnknownError for every error, which may say that nothing was changed: the state was published."""
+    try:
+        yield
     except (LakewrightError, OSError) as cause:
         raise CommitUnknownError(
-            f"{store.name}: snapshot {cover.id} has the wanted state, but what it replaces was not removed ({cause}); "
-            "make the same call again to finish it",
+            f"{store.name}: snapshot {published.id} has the wanted state, but {what} ({cause}); make the same call "
+            "again to finish it",
             table=store.name,
-            snapshot_id=cover.id,
+            snapshot_id=published.id,
         ) from cause
 
 
@@ -630,7 +636,7 @@ def _target(store: TableStore, target: int | str) -> Snapshot:
 
 def _warn_of_consumers(store: TableStore, kept_id: int) -> None:
     """Warn of consumers that would skip the next commits, because they wait for a snapshot that was removed."""
-    with suppress(CorruptTableError):
+    with suppress(CorruptTableError, OSError):
         beyond = sorted(name for name, number in store.consumers.all().items() if number > kept_id + 1)
         if beyond:
             warnings.warn(

@@ -81,3 +81,9 @@ def test_a_replay_may_commit_what_was_refused_or_unknown_before() -> None:
     assert _main(refused, unknown)[2] == {"job", None}
     assert _main(replay)[2] == {"job", None}  # it was unknown in an earlier epoch
     assert 2 not in _main(replay, acknowledged=frozenset({"job"}))
+
+
+@pytest.mark.parametrize(("begin", "values"), [(1, {"put", "update"}), (3, {"update"})])
+def test_an_update_may_miss_a_row_that_is_added_meanwhile(begin: float, values: set[str | None]) -> None:
+    put = _done("put", "upsert", 0.5, 2, puts=[2], id=11)
+    assert _main(put, _done("update", "update", begin, 4, updates=[2], id=12))[2] == values

@@ -6,6 +6,7 @@ the sets; each allows too much rather than too little.
 
 - An acknowledged commit has happened once, at the id of its snapshot; commits take effect in the order of their ids. A
   refused one has never happened. An unknown one has happened once or not, at any place that its time allows.
+- A delete or update by a condition may miss a row that another commit adds meanwhile.
 - `rollback_to(T)` that was acknowledged removes every commit above T that had ended before it began. Commits that were
   under way may be removed or not; those that began after it ended stay. A rollback to a tag also puts the state of the
   tag in the place of the snapshot with its id.
@@ -61,6 +62,7 @@ class Element:
     puts: tuple[int, ...] = ()
     drops: tuple[int, ...] = ()
     updates: tuple[int, ...] = ()  # puts of keys that are there
+    finds: bool = False  # it changes the rows that it finds, and not those that others add meanwhile
     clear: int | None = None  # a slot whose keys go first, or -1 for all
     state: Allowed | None = None
     is_reset: bool = False  # puts `state` in the place of all rows; without a state it is unknown which
@@ -72,12 +74,17 @@ class Element:
         puts, drops, updates = (tuple(facts.get(name, ())) for name in ("puts", "drops", "updates"))
         certain = one.outcome == DONE
         found_at = one.snapshot_id if certain else None
-        return Element(one.uid, one.begin, one.end, found_at, certain, puts, drops, updates, facts.get("clear"))
+        finds, clear = facts.get("finds", False) or bool(updates), facts.get("clear")
+        return Element(one.uid, one.begin, one.end, found_at, certain, puts, drops, updates, finds, clear)
 
-    def apply(self, state: Allowed) -> None:
-        """Change the sets of values."""
+    def apply(self, state: Allowed, added: dict[int, float]) -> None:
+        """Change the sets of values; `added` tells when keys were added that may have been absent before."""
         for key, values in list(self._changes(state)):
-            state[key] = values if self.is_certain else values | state.get(key, ABSENT)
+            before = state.get(key, ABSENT)
+            is_missed = self.finds and added.get(key, self.begin) > self.begin
+            if key in self.puts and None in before:
+                added[key] = max(self.end, added.get(key, self.end))
+            state[key] = values if self.is_certain and not is_missed else values | before
 
     def _changes(self, state: Allowed) -> Iterator[tuple[int, frozenset[str | None]]]:
         if self.is_reset:
@@ -103,16 +110,16 @@ def fold(base: Allowed | None, elements: Iterable[Element]) -> Allowed | None:
     known = list(elements)
     if base is None or any(one.is_reset and one.state is None for one in known):
         return None
-    state = dict(base)
+    state, added = dict(base), dict[int, float]()
     placed = sorted((one for one in known if one.id is not None), key=lambda one: (one.id, one.is_reset))
     floating = [one for one in known if one.id is None]
     before: Element | None = None
     for after in [*placed, None]:
         for one in floating:
             if (before is None or before.begin <= one.end) and (after is None or after.end >= one.begin):
-                one.apply(state)
+                one.apply(state, added)
         if after is not None:
-            after.apply(state)
+            after.apply(state, added)
         before = after
     return state
 

@@ -282,7 +282,7 @@ class Deleter(Role):
                 "delete", kind, lambda uid: lw.write_table(rows_of(drops, uid), self.table(kind), "delete"), drops=drops
             )
         else:
-            self.change("delete", kind, lambda _: self.table(kind).delete(_in(drops)), drops=drops)
+            self.change("delete", kind, lambda _: self.table(kind).delete(_in(drops)), drops=drops, finds=True)
 
 
 class Merger(Role):

@@ -42,6 +42,7 @@ from lakewright.spec.option_values import MAX_INT
 from lakewright.spec.snapshot import (
     COPY_OF,
     COVER_OF,
+    MAX_LONG,
     CommitKind,
     SeenSnapshot,
     Snapshot,
@@ -171,9 +172,9 @@ def expire_snapshots(
     kept_id = _kept_by_rewind(kept_id, ids, known)
     place = bisect_left(ids, kept_id)
     expiring = [snapshot for snapshot in known if snapshot.id < kept_id]
+    remaining = [snapshot for snapshot in known if snapshot.id >= kept_id]
     files = _FilesToDelete(store)
     if expiring:
-        remaining = [snapshot for snapshot in known if snapshot.id >= kept_id]
         if not remaining or remaining[0].id != kept_id:
             remaining.insert(0, store.snapshots.get(kept_id))  # raises: it is not there
         files.add_snapshots(expiring, remaining, keep_changelogs=changelogs is not None)
@@ -194,7 +195,7 @@ def expire_snapshots(
     with CallGroup(store.storage) as errands:
         same = errands.start(store.check_same_table)  # another table at this path would have snapshots of the same ids
         if (oldest_kept := files.oldest_kept) is not None:
-            settled = errands.start(lambda: _settle_jobs(store, expiring, oldest_kept))
+            settled = errands.start(lambda: _settle_jobs(store, expiring, remaining))
             _check_kept(store, oldest_kept, None, 0)
             settled.result()
         same.result()
@@ -206,11 +207,13 @@ def expire_snapshots(
     return result
 
 
-def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot) -> None:
+def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], remaining: Sequence[Snapshot]) -> None:
     """Record what the snapshots that expire say about jobs that were begun, and forget jobs that are old enough.
 
-    Of a job that committed none of them it is recorded that the first snapshot that stays is the one to search from.
+    Of a job that committed none of them it is recorded that the first snapshot that stays is the one to search from. Of
+    a stream that has none but expiring ones the newest is recorded: its driver may have died before it did so.
     """
+    kept = remaining[0]
     jobs, users = store.jobs, {snapshot.commit_user: snapshot for snapshot in (*expiring, kept)}
     known = {SeenSnapshot.of(snapshot) for snapshot in expiring} | ({SeenSnapshot()} if expiring[0].id == 1 else set())
     retention = store.options.get(CoreOptions.LAKEWRIGHT_JOB_ID_RETENTION)
@@ -219,6 +222,11 @@ def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot
             jobs.complete(job.user, users[job.user])
         elif job.since in known:
             jobs.begin(replace(job, since=SeenSnapshot.of(kept)), again=True)
+    streams = {snapshot.commit_user: snapshot for snapshot in expiring if snapshot.commit_identifier != MAX_LONG}
+    for user in streams.keys() - {snapshot.commit_user for snapshot in remaining}:
+        recorded = jobs.find_done(user)
+        if recorded is None or recorded.commit_identifier < streams[user].commit_identifier:
+            jobs.complete(user, streams[user], is_job=False)
 
 
 def expire_changelogs(store: TableStore, retention: Retention, *, dry_run: bool = False) -> ExpireResult:

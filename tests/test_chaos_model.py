@@ -87,3 +87,11 @@ def test_a_replay_may_commit_what_was_refused_or_unknown_before() -> None:
 def test_an_update_may_miss_a_row_that_is_added_meanwhile(begin: float, values: set[str | None]) -> None:
     put = _done("put", "upsert", 0.5, 2, puts=[2], id=11)
     assert _main(put, _done("update", "update", begin, 4, updates=[2], id=12))[2] == values
+
+
+def test_a_snapshot_of_a_forwarded_branch_of_an_earlier_epoch_may_be_older_than_its_state() -> None:
+    past = Past({1: "old"}, latest_id=10, branches={"a": (5, 14, {1: "old", 2: "branch"})})
+    forward, tag = _done("forward", "forward", 1, 2, name="a"), _done("tag", "tag", 3, 4, name="v", of=12)
+    history = History(past, [forward, tag, _done("newest", "tag", 5, 6, name="w", of=14)])
+    assert history.tags["v"] == (12, None)
+    assert history.tags["w"] == (14, {1: {"old"}, 2: {"branch"}})

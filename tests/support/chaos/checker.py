@@ -83,7 +83,7 @@ class Checker:
             wrong += check_rows(f"{kind.name}, tag {name}", rows, wanted) + commits.check(
                 f"{kind.name}, tag {name}", rows
             )
-        for name, (_, rows) in now.branches.items():
+        for name, (*_, rows) in now.branches.items():
             what = f"{kind.name}, branch {name}"
             wanted = history.branches[name].state() if name in history.branches else None
             wrong += check_rows(what, rows, wanted) + commits.check(what, rows)
@@ -115,8 +115,8 @@ class Checker:
                 now.tags[tag.name] = (tag.snapshot.id, rows)
         for name in table.list_branches():
             branch = self.catalog.get_table(f"{kind.path}$branch_{name}")
-            first = branch.store.snapshots.earliest_id() or 0
-            now.branches[name] = (first, read_rows(branch))
+            ids = branch.store.snapshots.ids() or [0]
+            now.branches[name] = (ids[0], ids[-1], read_rows(branch))
         self.counts["tags and branches read"] += len(now.tags) + len(now.branches)
         return now
 

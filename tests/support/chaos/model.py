@@ -126,9 +126,10 @@ def fold(base: Allowed | None, elements: Iterable[Element]) -> Allowed | None:
 
 @dataclass(slots=True)
 class Branch:
-    """A branch: the id of its first snapshot, the state of that, and what was committed since."""
+    """A branch: the id of its first snapshot, a state, the id of the snapshot that had it, and what came since."""
 
     first_id: int
+    base_id: int
     base: Allowed | None
     elements: list[Element] = field(default_factory=list)
 
@@ -144,7 +145,7 @@ class Past:
     rows: Rows = field(default_factory=dict)
     latest_id: int = 0
     tags: dict[str, tuple[int, Rows]] = field(default_factory=dict)
-    branches: dict[str, tuple[int, Rows]] = field(default_factory=dict)
+    branches: dict[str, tuple[int, int, Rows]] = field(default_factory=dict)  # the first id, the newest, its rows
 
 
 class History:
@@ -158,7 +159,7 @@ class History:
         self.tags: dict[str, tuple[int, Allowed | None]] = {
             name: (number, allowed_rows(rows)) for name, (number, rows) in past.tags.items()
         }
-        self.branches = {name: Branch(number, allowed_rows(rows)) for name, (number, rows) in past.branches.items()}
+        self.branches = {name: Branch(*ids, allowed_rows(rows)) for name, (*ids, rows) in past.branches.items()}
         known = self.known = [one for one in operations if one.outcome != FAILED]
         self.rewinds = [one for one in known if one.verb in REWINDS]
         self.main = list(self._commits(operations, ""))
@@ -212,7 +213,7 @@ class History:
                     number, state = self.tags.get(source, (0, None))
                 else:
                     number, state = source, self._state_at(source, one)
-                self.branches[facts["name"]] = Branch(number, state)
+                self.branches[facts["name"]] = Branch(number, number, state)
             case "drop tag" | "drop branch":
                 self.gone.add(facts["name"])
             case "rollback" | "restore":
@@ -233,14 +234,14 @@ class History:
             case "forward":
                 branch = self._branch_as_seen_by(one)
                 ids = [(each.id or 0, each.is_certain) for each in branch.elements]
-                newest = max((number for number, is_certain in ids if is_certain), default=branch.first_id)
+                newest = max((number for number, is_certain in ids if is_certain), default=branch.base_id)
                 self._remove(one, branch.first_id - 1)
-                self._reset(one, max(newest, branch.first_id), branch.state())
-                self.forwarded.append(range(branch.first_id, max((number for number, _ in ids), default=0)))
+                self._reset(one, max(newest, branch.base_id), branch.state())
+                self.forwarded.append(range(branch.first_id, max(newest, *(number for number, _ in ids), 0)))
 
     def _branch_as_seen_by(self, call: Operation) -> Branch:
         """Return a branch with the commits that a forward may have read: those at the same time are uncertain."""
-        branch = self.branches.get(call.facts["name"], Branch(0, None))
+        branch = self.branches.get(call.facts["name"], Branch(0, 0, None))
         later = [one for one in self.known if call.begin < one.begin <= call.end and one.verb in COMMITS]
         meanwhile = [Element.of(one) for one in later if one.facts.get("branch") == call.facts["name"]]
         elements = [replace(one, is_certain=one.is_certain and one.end < call.begin) for one in branch.elements]
@@ -312,7 +313,7 @@ class Commits:
         self.by_uid = {one.uid: one for one in operations if one.verb in COMMITS}
         retried = {one.facts["of"] for one in operations if one.verb == "replay" and one.outcome != FAILED}
         self.failed = {uid for uid, one in self.by_uid.items() if one.outcome == FAILED and uid not in retried}
-        known = [past.rows, *(rows for _, rows in [*past.tags.values(), *past.branches.values()])]
+        known = [past.rows, *(rows for *_, rows in [*past.tags.values(), *past.branches.values()])]
         self.old = {value for rows in known for value in rows.values()} | earlier
         touched: Counter[int] = Counter()
         self.clears = False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from support.chaos.journal import DONE, Operation
+import pytest
+
+from support.chaos.journal import DONE, FAILED, UNKNOWN, Operation
 from support.chaos.model import History, Past
 
 
@@ -51,3 +54,44 @@ def test_what_is_below_the_newest_snapshot_of_a_forwarded_branch_is_unknown() ->
         _done(f"quick-{number}", "append", number / 10, number / 10, puts=[number], id=number) for number in (11, 12)
     ]
     assert _branch(*quick, first, own, forward, _done("again", "branch", 6, 7, name="b", of=12)) is None
+
+
+def _main(*operations: Operation, acknowledged: frozenset[str] = frozenset()) -> dict[int, frozenset[str | None]]:
+    """Return what the table may hold."""
+    known = sorted(operations, key=lambda one: one.begin)
+    state = History(Past({1: "old"}, latest_id=10), known, acknowledged).state()
+    assert state is not None
+    return state
+
+
+@pytest.mark.parametrize(("begin", "end", "values"), [(3, 4, {"own"}), (3, 6, {"own", None}), (6, 7, {"own", None})])
+def test_a_forward_may_miss_what_is_committed_to_the_branch_meanwhile(
+    begin: float, end: float, values: set[str | None]
+) -> None:
+    branch = _done("branch", "branch", 1, 2, name="a", of=10)
+    own = _done("own", "append", begin, end, branch="a", puts=[7], id=11)
+    assert _main(branch, own, _done("forward", "forward", 5, 8, name="a"))[7] == values
+
+
+def test_a_replay_may_commit_what_was_refused_or_unknown_before() -> None:
+    refused = replace(_done("job", "job", 1, 2, puts=[2]), outcome=FAILED)
+    replay = _done("again", "replay", 3, 4, of="job", puts=[2], id=11)
+    unknown = replace(replay, outcome=UNKNOWN, facts={"of": "job", "puts": [2]})
+    assert _main(refused, replay)[2] == {"job"}
+    assert _main(refused, unknown)[2] == {"job", None}
+    assert _main(replay)[2] == {"job", None}  # it was unknown in an earlier epoch
+    assert 2 not in _main(replay, acknowledged=frozenset({"job"}))
+
+
+@pytest.mark.parametrize(("begin", "values"), [(1, {"put", "update"}), (3, {"update"})])
+def test_an_update_may_miss_a_row_that_is_added_meanwhile(begin: float, values: set[str | None]) -> None:
+    put = _done("put", "upsert", 0.5, 2, puts=[2], id=11)
+    assert _main(put, _done("update", "update", begin, 4, updates=[2], id=12))[2] == values
+
+
+def test_a_snapshot_of_a_forwarded_branch_of_an_earlier_epoch_may_be_older_than_its_state() -> None:
+    past = Past({1: "old"}, latest_id=10, branches={"a": (5, 14, {1: "old", 2: "branch"})})
+    forward, tag = _done("forward", "forward", 1, 2, name="a"), _done("tag", "tag", 3, 4, name="v", of=12)
+    history = History(past, [forward, tag, _done("newest", "tag", 5, 6, name="w", of=14)])
+    assert history.tags["v"] == (12, None)
+    assert history.tags["w"] == (14, {1: {"old"}, 2: {"branch"}})

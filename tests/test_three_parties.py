@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::lakewright.L
 
 SEED = os.environ.get("SEED", "31")
 SCHEDULES = int(os.environ.get("SCHEDULES", "60" if is_thin() else "4000"))
-SECONDS_MAX = 5 if is_thin() else 600  # for each kind of tables
+SECONDS_MAX = 4 if is_thin() else 600  # for each kind of tables
 SWITCHES_MAX = 5
-REWINDS = ("rollback", "restore", "forward")
+REWINDS = ("rollback", "rollback to a tag", "restore", "forward")
 
 
 def _names(dice: random.Random) -> list[str]:
@@ -32,9 +32,11 @@ def _names(dice: random.Random) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("keys", [None, ["k"]], ids=["append", "keyed"])
-def test_three_operations_at_the_same_time_are_one_after_the_other(keys: list[str] | None) -> None:
-    scene, dice = Scene(keys), random.Random(f"{SEED} {keys}")
+@pytest.mark.parametrize(
+    ("keys", "is_old"), [(None, False), (["k"], False), (None, True)], ids=["append", "keyed", "old"]
+)
+def test_three_operations_at_the_same_time_are_one_after_the_other(keys: list[str] | None, *, is_old: bool) -> None:
+    scene, dice = Scene(keys, is_old=is_old), random.Random(f"{SEED} {keys}{' old' * is_old}")
     ends = time.monotonic() + SECONDS_MAX
     for _ in range(SCHEDULES):
         names = _names(dice)

@@ -257,3 +257,34 @@ def test_a_branch_that_is_dropped_during_a_forward_stays_dropped_on_a_disk(tmp_p
         dropped = catalog(str(stop))
         forward_with_drop(dropped, stop)
         assert dropped.get_table("d.t").list_branches() == [], stop
+
+
+def prepare_other_schema(catalog: lw.Catalog) -> None:
+    """Make a table and a branch of it whose newest schemas differ."""
+    prepare(catalog)
+    catalog.alter_table("d.t", [lw.SchemaChange.add_column("x", lw.AtomicType("INT"))])
+    catalog.alter_table("d.t$branch_b", [lw.SchemaChange.add_column("y", lw.AtomicType("STRING"))])
+
+
+@pytest.mark.parametrize("run", [forward, back, back_to_tag, restore])
+def test_an_error_of_a_forward_or_rollback_that_has_changed_the_state_says_unknown(
+    run: Callable[[lw.Catalog], None],
+) -> None:
+    """Any other error of the library may say that nothing was changed, as a lock does that is held by others."""
+    memory = MemoryStorage(f"says-unknown-{run.__name__}")
+    catalog = lw.FileSystemCatalog(memory, f"{memory.root}/w", OPTIONS)
+    prepare_other_schema(catalog)
+    start, before = memory.image(), rows(catalog.get_table("d.t"))
+    counted = FaultyStorage(memory)
+    run(lw.FileSystemCatalog(counted, f"{memory.root}/w", OPTIONS))
+    for number in range(1, len(counted.calls) + 1):
+        memory.restore(start)
+        failing = FaultyStorage(memory, [Fault(number, FaultKind.ERROR_BEFORE)])
+        says_unchanged = False
+        try:
+            run(lw.FileSystemCatalog(failing, f"{memory.root}/w", OPTIONS))
+        except (lw.LakewrightError, OSError) as error:
+            says_unchanged = not isinstance(error, lw.CommitUnknownError)
+        if says_unchanged:
+            assert rows(catalog.get_table("d.t")) == before, (number, counted.calls[number - 1])
+    memory.clear()

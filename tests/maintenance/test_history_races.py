@@ -37,3 +37,19 @@ def test_a_restored_state_is_acknowledged_although_its_snapshot_expires_meanwhil
         is_acknowledged = scene.act("restore", scene.through(stopping))
         assert is_acknowledged == (scene.observe()["main"] == restored), stop
     scene.memory.clear()
+
+
+@pytest.mark.parametrize(
+    "calls", [(60, 10**6), (86, 20)], ids=["the expiry goes on later", "the forward goes on first"]
+)
+def test_an_expiry_during_a_forward_leaves_its_state_and_no_gap(calls: tuple[int, int]) -> None:
+    """The snapshots of the branch are older than those of the table: an expiry may see some of them, and not the rest.
+
+    It begins while they are written, and is stopped before it removes what it has seen.
+    """
+    scene = Scene(None, is_old=True)
+    for stop in range(60, 92, 4):
+        for names in (["forward", "expire"], ["forward", "expire", "append"]):
+            append = [(2, 10**6)] if "append" in names else []
+            scene.take_turns(names, [(0, stop), *append, (0, 2), (1, calls[0]), (0, calls[1]), (1, 10**6)])
+    scene.memory.clear()

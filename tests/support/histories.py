@@ -53,6 +53,7 @@ VERBS: dict[str, Verb] = {
     "compact": lambda t: t.compact(full=True),
     "expire": lambda t: t.expire_snapshots(retain_max=1, retain_min=1),
     "rollback": lambda t: t.rollback_to(2),
+    "rollback to a tag": lambda t: t.rollback_to("v1"),
     "restore": lambda t: t.rollback_to_as_latest(2),
     "forward": lambda t: t.fast_forward("b", allow_loss=True),
     "branch of a tag": lambda t: t.create_branch("new", "v1"),
@@ -69,9 +70,12 @@ PATIENCE_SECONDS = 60
 
 
 class Scene:
-    """A table with four snapshots, a tag of the first and a branch of it, on which operations are tried."""
+    """A table with four snapshots, a tag of the first and a branch of it, on which operations are tried.
 
-    def __init__(self, keys: list[str] | None) -> None:
+    If it is old, it has eight, of which the first six have expired, and the branch is below those that are left.
+    """
+
+    def __init__(self, keys: list[str] | None, *, is_old: bool = False) -> None:
         self.memory = MemoryStorage(f"history-races-{next(_names)}")
         self.catalog = lw.FileSystemCatalog(self.memory, f"{self.memory.root}/w", {})
         self.catalog.create_database("d")
@@ -86,6 +90,11 @@ class Scene:
         lw.write_table(rows_of(3), self.table)
         lw.write_table(rows_of(4, 2, value="over"), self.table, mode="overwrite")
         lw.write_table(rows_of(5), self.table)
+        if is_old:
+            for key in range(30, 34):
+                lw.write_table(rows_of(key), self.table)
+            lw.write_table(rows_of(21, value="b"), self.catalog.get_table("d.t$branch_b"))
+            self.table.expire_snapshots(retain_max=2, retain_min=2)
         self.memory.age(WEEK)  # the files of the beginning are old, those of the operations young
         self.start: MemoryImage = self.memory.image()
         self.calls: dict[str, int] = {}
@@ -142,9 +151,14 @@ class Scene:
         key = (*names, "named before") if named_before else names
         if key not in self.orders:
             self.reset()
-            target = self.table.store.snapshots.get(2)
+            target = self.table.store.snapshots.find(2)
             for number, name in enumerate(names):
-                if named_before and name in {"restore", "rollback"} and "forward" in names[:number]:
+                if (
+                    target is not None
+                    and named_before
+                    and name in {"restore", "rollback"}
+                    and "forward" in names[:number]
+                ):
                     publish_state(self.table.store, target, self.table.store.snapshots.latest())
                 else:
                     self.act(name, self.table)

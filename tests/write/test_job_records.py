@@ -162,7 +162,8 @@ def test_a_look_writes_nothing(table: lw.FileStoreTable) -> None:
     assert list(table.store.storage.names(table.store.layout.job_directory)) == []
 
 
-def test_a_batch_of_a_stream_whose_snapshot_expired_is_recorded(table: lw.FileStoreTable) -> None:
+@pytest.mark.parametrize("is_killed", [False, True], ids=["", "the driver dies before it records the batch"])
+def test_a_batch_of_a_stream_whose_snapshot_expired_is_recorded(table: lw.FileStoreTable, is_killed: bool) -> None:
     store = table.store
     since = SeenSnapshot.of(store.snapshots.latest())
     messages = (
@@ -172,6 +173,8 @@ def test_a_batch_of_a_stream_whose_snapshot_expired_is_recorded(table: lw.FileSt
         .prepare_commit()
     )
     Committer(store, commit_user="stream/1", once_since=since).commit(messages, 7)
+    for name in store.storage.names(store.layout.job_directory) if is_killed else ():
+        store.storage.delete(f"{store.layout.job_directory}/{name}")
     expire(table)
     assert store.snapshots.of_user("stream/1") is None
     found = recorded_batch(store, "stream/1", 7)

@@ -141,7 +141,7 @@ def confirm_published(
     higher id exists, or if the next one was made on top of it. `entries` are the files that it adds and deletes.
     """
     if store.home.history is not None:
-        return _confirm_on_server(store, store.home.history, base, own)
+        return _confirm_on_server(store, store.home.history, base, own, entries)
     snapshots = store.snapshots
     try:
         with CallGroup(store.storage) as errands:
@@ -160,10 +160,17 @@ def confirm_published(
     return Published(own.id) if is_in_line else Unknown(OSError("it was taken back"), is_gone=True)
 
 
-def _confirm_on_server(store: TableStore, owner: SnapshotAuthority, base: Snapshot | None, own: Snapshot) -> Outcome:
-    """Look whether a server that does not check the base of a commit took one whose base was rolled back.
+def _confirm_on_server(
+    store: TableStore,
+    owner: SnapshotAuthority,
+    base: Snapshot | None,
+    own: Snapshot,
+    entries: Sequence[ManifestEntry],
+) -> Outcome:
+    """Look whether a server that does not check the base of a commit took one whose base was rolled back or replaced.
 
-    Servers up to 1.4.2 compare only ids, and drop the uuid by which newer ones recognise the base.
+    Servers up to 1.4.2 compare only ids, and drop the uuid by which newer ones recognise the base. Higher ids than its
+    own that were not made on top of it came with a fast-forward, and the server is asked to go back to the newest.
     """
     if base is None or base.uuid is not None:
         return Published(own.id)
@@ -171,10 +178,16 @@ def _confirm_on_server(store: TableStore, owner: SnapshotAuthority, base: Snapsh
         kept = store.snapshots.find(base.id)
         if kept is not None and is_same_commit(kept, base):
             return Published(own.id)
-        older = [found for found in store.snapshots.ids_above(0) if found < own.id]
-        if not older:
+        ids = store.snapshots.ids_above(0)
+        following = store.snapshots.find(own.id + 1)
+        is_extended = following is not None and is_built_on(store, following, own, entries)
+        was_forwarded = ids[-1:] > [own.id] and not is_extended
+        others = ids if was_forwarded else [found for found in ids if found < own.id]
+        if not others:
             return Published(own.id)  # the base has expired since: expiry removes the oldest first
-        owner.rollback(older[-1], own.id)  # refused if others have committed on top
+        owner.rollback(others[-1], own.id)  # refused if others have committed on top
+        if was_forwarded and store.snapshots.holds(own):
+            store.storage.delete(store.layout.snapshot_file(own.id))  # it is below the forwarded ones
     except (OSError, LakewrightError) as cause:
         return Unknown(cause)
     return Unknown(OSError("it was taken back, as its base was rolled back"), is_gone=True)

@@ -35,7 +35,7 @@ from lakewright.errors import (
     pluralize,
 )
 from lakewright.maintenance.rollback import (
-    CoverGoneError,
+    below_cover,
     check_covered,
     fill_gaps,
     is_pin,
@@ -264,7 +264,7 @@ def _fast_forward(store: TableStore, name: str, *, allow_loss: bool, dry_run: bo
     with _pinned_on(store, source, newest):
         branch = _Forwarded(schemas.snapshots(wanted, first_id), schemas.newest, schemas.tags(named), common)
         cover = publish_above(store, target, latest, target.id, only_on_it=not allow_loss)
-        with suppress(CoverGoneError):
+        with below_cover(store, cover, first_id):
             _take_over(store, branch, target, cover, before)
     return removed
 
@@ -379,7 +379,7 @@ def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: S
     remove_changelogs(store, first_id, cover.id)
     covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]
     _move_tags(store, branch.tags, branch.common, [*before, *covered])
-    uncover(store, target, covers)
+    uncover(store, target, covers, first_id=first_id)
 
 
 def _remove_below(store: TableStore, first_id: int) -> None:

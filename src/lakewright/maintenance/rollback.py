@@ -6,7 +6,8 @@ import re
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -19,15 +20,26 @@ from lakewright.errors import (
     CommitContentionError,
     CommitUnknownError,
     CorruptTableError,
+    LakewrightError,
     LakewrightWarning,
     NotFoundError,
 )
 from lakewright.metadata.authority import LostRace, Outcome, Published, Unknown
 from lakewright.metadata.job_records import is_removed
 from lakewright.metadata.refs import Tags
+from lakewright.metadata.snapshot_files import run_start
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ADD, DELETE, ManifestEntry
-from lakewright.spec.snapshot import COPY_OF, MAX_LONG, CommitKind, SeenSnapshot, Snapshot, is_same_commit, to_json
+from lakewright.spec.snapshot import (
+    COPY_OF,
+    COVER_OF,
+    MAX_LONG,
+    CommitKind,
+    SeenSnapshot,
+    Snapshot,
+    is_same_commit,
+    to_json,
+)
 from lakewright.storage.concurrency import map_concurrently
 from lakewright.version import __version__
 
@@ -105,12 +117,13 @@ def publish_state(
     *,
     from_snapshot: int | None = None,
     only_on_it: bool = False,
+    is_cover: bool = False,
 ) -> Snapshot:
     """Publish a snapshot on top of the newest one that has the state of another, and return it.
 
     `since` is the snapshot that was the newest when the target was chosen: if it was removed or replaced in the
     meantime, nothing is published, and a HistoryChangedError is raised; with `only_on_it` also if others have committed
-    on it. With `from_snapshot` only if that is the id of the newest.
+    on it. With `from_snapshot` only if that is the id of the newest. With `is_cover` a property names the target.
     """
     publisher = publisher_of(store)
     for _ in range(_TRIES_MAX):
@@ -119,7 +132,7 @@ def publish_state(
         if only_on_it and (None if latest is None else latest.id) != (None if since is None else since.id):
             raise HistoryChangedError
         check_newest(store, latest, from_snapshot)
-        draft = _draft(store, latest, target)
+        draft = _draft(store, latest, target, {COVER_OF: str(target.id)} if is_cover else {})
         try:
             store.check_same_table()
             outcome = publisher.publish(draft.snapshot, latest, draft.entries)
@@ -151,7 +164,7 @@ def publish_above(
     """
     publisher = publisher_of(store)
     for _ in range(_TRIES_MAX):
-        cover = publish_state(store, target, since, only_on_it=only_on_it)
+        cover = publish_state(store, target, since, only_on_it=only_on_it, is_cover=True)
         copy = None
         while cover.id <= above:
             copy = copy or unchanged(store, target)
@@ -219,7 +232,7 @@ def check_newest(store: TableStore, latest: Snapshot | None, expected: int | Non
         )
 
 
-def _draft(store: TableStore, latest: Snapshot | None, target: Snapshot) -> _Draft:
+def _draft(store: TableStore, latest: Snapshot | None, target: Snapshot, properties: Mapping[str, str]) -> _Draft:
     """Write the metadata of the snapshot that brings the newest state to another one."""
     live, entries = _difference(store, latest, target)
     manifests, schema_id = store.manifests, target.schema_id
@@ -233,6 +246,7 @@ def _draft(store: TableStore, latest: Snapshot | None, target: Snapshot) -> _Dra
         id=1 if latest is None else latest.id + 1,
         next_row_id=max(target.next_row_id or 0, 0 if latest is None else latest.next_row_id or 0),
     )
+    snapshot = replace(snapshot, properties={**snapshot.properties, **properties})
     names = (base_list[0], delta_list[0], *(file.file_name for file in (*base, *delta)))
     return _Draft(snapshot, entries, names)
 
@@ -256,7 +270,7 @@ def _with_lists(target: Snapshot, base: tuple[str, int], delta: tuple[str, int],
         uuid=str(uuid.uuid4()),
         writer_version=f"lakewright-{__version__}",
         operation=None,
-        properties={key: value for key, value in target.properties.items() if key != COPY_OF},
+        properties={key: value for key, value in target.properties.items() if key not in {COPY_OF, COVER_OF}},
     )
 
 
@@ -372,8 +386,8 @@ def _rollback(store: TableStore, snapshot: Snapshot, from_snapshot: int | None) 
     else:
         with pinned(store.tags, snapshot):
             is_there = store.snapshots.holds(snapshot)
-            cover = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
-            with suppress(CoverGoneError):
+            cover = publish_state(store, snapshot, latest, from_snapshot=from_snapshot, is_cover=True)
+            with below_cover(store, cover, snapshot.id):
                 _go_back(store, snapshot, cover, result, is_there=is_there)
     return result
 
@@ -411,11 +425,12 @@ def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None, *
         return publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
     with pinned(store.tags, snapshot) as pin:
         published = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
-        if not tagged and _brings_back(store, latest, published):
-            # The snapshot itself may have expired by now. If somebody has gone back and removed the pin as well, there
-            # is nothing left to protect; the state was published all the same.
-            with suppress(NotFoundError):
-                store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot, kept_by=pin)
+        with _not_finished(store, published, "no tag protects it"):
+            if not tagged and _brings_back(store, latest, published):
+                # The snapshot itself may have expired by now. If somebody has gone back and removed the pin as well,
+                # there is nothing left to protect; the state was published all the same.
+                with suppress(NotFoundError):
+                    store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot, kept_by=pin)
         return published
 
 
@@ -429,6 +444,30 @@ def _brings_back(store: TableStore, latest: Snapshot | None, published: Snapshot
 
 class CoverGoneError(Exception):
     """The snapshot that covers the changes below it is gone: others have changed the history after it."""
+
+
+@contextmanager
+def below_cover(store: TableStore, cover: Snapshot, first_id: int) -> Iterator[None]:
+    """Change snapshots from an id on below the one on top that covers them; stop, and tidy up, once that is gone."""
+    try:
+        with _not_finished(store, cover, "what it replaces was not removed"):
+            yield
+    except CoverGoneError:
+        _remove_below_gap(store, first_id)
+
+
+@contextmanager
+def _not_finished(store: TableStore, published: Snapshot, what: str) -> Iterator[None]:
+    """Raise CommitUnknownError for every error, which may say that nothing was changed: the state was published."""
+    try:
+        yield
+    except (LakewrightError, OSError) as cause:
+        raise CommitUnknownError(
+            f"{store.name}: snapshot {published.id} has the wanted state, but {what} ({cause}); make the same call "
+            "again to finish it",
+            table=store.name,
+            snapshot_id=published.id,
+        ) from cause
 
 
 def check_covered(store: TableStore, cover: Snapshot) -> None:
@@ -466,15 +505,19 @@ def replace_between(
     return [cover, *(copy for copy in copies if copy.id > kept.id)]
 
 
-def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot]) -> None:
-    """Remove the snapshots that covered the changes below them, newest first, until others have committed on top."""
+def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot], *, first_id: int | None = None) -> None:
+    """Remove the snapshots that covered the changes below them, newest first, until others have committed on top.
+
+    Then an expiry may have removed some of them; those that it left below, from `first_id` on, are removed as well.
+    """
     check_covered(store, covers[0])
     filled = fill_gaps(store, kept, covers[0])
     write_hints(store)  # makes what was changed below durable: a power cut must not bring it back uncovered
     by_id = {cover.id: cover for cover in (*covers, *filled)}
     for _, cover in sorted(by_id.items(), reverse=True):
         if not _remove_newest(store, cover):
-            break  # others have committed on top: what an expiry removes below them may go
+            _remove_below_gap(store, kept.id if first_id is None else first_id)
+            break
     else:
         _put_back(store, kept)
     write_hints(store)
@@ -511,6 +554,13 @@ def fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapsh
     for snapshot in (*copies, kept) if ids and ids[0] > kept.id else copies:
         store.storage.create(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())
     return copies
+
+
+def _remove_below_gap(store: TableStore, first_id: int) -> None:
+    """Remove the snapshots from an id on that are below a gap, oldest first: they are not in the history."""
+    ids = store.snapshots.ids()
+    for snapshot_id in ids[bisect_left(ids, first_id) : bisect_left(ids, run_start(ids))]:
+        store.storage.delete(store.layout.snapshot_file(snapshot_id))
 
 
 def _put_back(store: TableStore, kept: Snapshot) -> None:
@@ -586,7 +636,7 @@ def _target(store: TableStore, target: int | str) -> Snapshot:
 
 def _warn_of_consumers(store: TableStore, kept_id: int) -> None:
     """Warn of consumers that would skip the next commits, because they wait for a snapshot that was removed."""
-    with suppress(CorruptTableError):
+    with suppress(CorruptTableError, OSError):
         beyond = sorted(name for name, number in store.consumers.all().items() if number > kept_id + 1)
         if beyond:
             warnings.warn(

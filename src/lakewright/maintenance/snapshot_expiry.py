@@ -39,8 +39,18 @@ from lakewright.metadata.snapshot_files import Changelogs, SnapshotFiles
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ADD, ManifestEntry, ManifestFile
 from lakewright.spec.option_values import MAX_INT
-from lakewright.spec.snapshot import CommitKind, SeenSnapshot, Snapshot, is_same_commit, snapshot_from_json, to_json
-from lakewright.spec.table_options import TableOptions
+from lakewright.spec.snapshot import (
+    COPY_OF,
+    COVER_OF,
+    MAX_LONG,
+    CommitKind,
+    SeenSnapshot,
+    Snapshot,
+    is_same_commit,
+    snapshot_from_json,
+    to_json,
+)
+from lakewright.spec.table_options import CoreOptions
 from lakewright.storage.concurrency import CallGroup, map_concurrently
 from lakewright.storage.table_layout import MAIN_BRANCH
 
@@ -157,12 +167,13 @@ def expire_snapshots(
     times = _times(store, ids)
     consumers = {} if _ignores_consumers(store, changelogs) else _next_snapshots(store, now, dry_run=dry_run)
     kept_id = _first_kept(ids, retention, min(consumers.values(), default=None), times)
+    known = _read_all(store, ids if bisect_left(ids, kept_id) else [])
+    kept_id = _kept_by_rewind(kept_id, ids, known)
     place = bisect_left(ids, kept_id)
-    known = _read_all(store, ids if place else [])
     expiring = [snapshot for snapshot in known if snapshot.id < kept_id]
+    remaining = [snapshot for snapshot in known if snapshot.id >= kept_id]
     files = _FilesToDelete(store)
     if expiring:
-        remaining = [snapshot for snapshot in known if snapshot.id >= kept_id]
         if not remaining or remaining[0].id != kept_id:
             remaining.insert(0, store.snapshots.get(kept_id))  # raises: it is not there
         files.add_snapshots(expiring, remaining, keep_changelogs=changelogs is not None)
@@ -183,7 +194,7 @@ def expire_snapshots(
     with CallGroup(store.storage) as errands:
         same = errands.start(store.check_same_table)  # another table at this path would have snapshots of the same ids
         if (oldest_kept := files.oldest_kept) is not None:
-            settled = errands.start(lambda: _settle_jobs(store, expiring, oldest_kept))
+            settled = errands.start(lambda: _settle_jobs(store, expiring, remaining))
             _check_kept(store, oldest_kept, None, 0)
             settled.result()
         same.result()
@@ -195,11 +206,13 @@ def expire_snapshots(
     return result
 
 
-def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot) -> None:
+def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], remaining: Sequence[Snapshot]) -> None:
     """Record what the snapshots that expire say about jobs that were begun, and forget jobs that are old enough.
 
-    Of a job that committed none of them it is recorded that the first snapshot that stays is the one to search from.
+    Of a job that committed none of them it is recorded that the first snapshot that stays is the one to search from. Of
+    a stream that has none but expiring ones the newest is recorded: its driver may have died before it did so.
     """
+    kept = remaining[0]
     jobs, users = store.jobs, {snapshot.commit_user: snapshot for snapshot in (*expiring, kept)}
     known = {SeenSnapshot.of(snapshot) for snapshot in expiring} | ({SeenSnapshot()} if expiring[0].id == 1 else set())
     retention = store.options.lakewright_job_id_retention
@@ -209,6 +222,11 @@ def _settle_jobs(store: TableStore, expiring: Sequence[Snapshot], kept: Snapshot
             jobs.complete(job.user, committed)
         elif job.since in known:
             jobs.begin(replace(job, since=SeenSnapshot.of(kept)), again=True)
+    streams = {snapshot.commit_user: snapshot for snapshot in expiring if snapshot.commit_identifier != MAX_LONG}
+    for user in streams.keys() - {snapshot.commit_user for snapshot in remaining}:
+        recorded = jobs.find_done(user)
+        if recorded is None or recorded.commit_identifier < streams[user].commit_identifier:
+            jobs.complete(user, streams[user], is_job=False)
 
 
 def expire_changelogs(store: TableStore, retention: Retention, *, dry_run: bool = False) -> ExpireResult:
@@ -274,6 +292,13 @@ def _first_kept(
     if young is not None:
         end = next((i for i in ids if i < end and time_of(i) > young), end)
     return ids[min(bisect_left(ids, end), len(ids) - 1)]
+
+
+def _kept_by_rewind(kept_id: int, ids: Sequence[int], known: Sequence[Snapshot]) -> int:
+    """Return the oldest id that stays if a rollback or fast-forward is at work: the state that it goes to stays."""
+    properties = known[-1].properties if known else {}
+    target = properties.get(COVER_OF, properties.get(COPY_OF, ""))
+    return min(kept_id, ids[min(bisect_left(ids, int(target)), len(ids) - 1)]) if target.isdecimal() else kept_id
 
 
 def _ignores_consumers(store: TableStore, changelogs: Retention | None) -> bool:
@@ -353,13 +378,30 @@ def _remove_snapshots(
         elif not _is_same(data, snapshot, path):
             # A fast-forward has given the id to a snapshot of the other branch: it gets it back.
             store.storage.create(path, data)
+            _remove_left(store, kept, snapshot.id)
             raise _rolled_back(store, removed)
         else:
             last = snapshot
     if expiring:
         _check_kept(store, kept, last, len(expiring))
+        _remove_left(store, kept, kept.id)
         # This syncs the directory too: a power cut must not bring back a snapshot whose files are deleted.
         store.storage.replace(store.layout.earliest_hint, b"%d" % kept.id)
+
+
+def _remove_left(store: TableStore, kept: Snapshot, end: int) -> None:
+    """Remove the snapshots below an id that a rollback or fast-forward has put there meanwhile.
+
+    They would be below a gap. What they alone name is left to the removal of orphans.
+    """
+    while left := [snapshot_id for snapshot_id in store.snapshots.ids() if snapshot_id < end]:
+        for removed, snapshot_id in enumerate(left):
+            path = store.layout.snapshot_file(snapshot_id)
+            data = store.storage.take(path)
+            if not store.snapshots.holds(kept):
+                if data is not None:
+                    store.storage.create(path, data)
+                raise _rolled_back(store, removed)
 
 
 def _is_same(data: bytes, snapshot: Snapshot, path: str) -> bool:
@@ -563,8 +605,10 @@ class _FilesToDelete:
 
     def _add_metadata(self, snapshot: Snapshot, *, keep_changelogs: bool) -> None:
         manifests, layout = self._manifests, self.store.layout
+        # Copies share their lists. A rollback at work may put back a copy, so these are left to the removal of orphans.
         with suppress(CorruptTableError, NotFoundError):
-            self._add_lists((snapshot.base_manifest_list, snapshot.delta_manifest_list), manifests.files_of(snapshot))
+            lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+            self._add_lists(() if COPY_OF in snapshot.properties else lists, manifests.files_of(snapshot))
         if not keep_changelogs:
             self._add_changelog(snapshot)
         with suppress(CorruptTableError, NotFoundError):

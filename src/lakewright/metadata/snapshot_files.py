@@ -363,6 +363,16 @@ class Changelogs:
         return snapshot
 
 
+def run_start(ids: list[int]) -> int:
+    """Return the id at which the run begins that ends at the highest of some ids: those below it are below a gap."""
+    start = ids[-1] if ids else 0
+    for snapshot_id in reversed(ids[:-1]):
+        if snapshot_id != start - 1:
+            break
+        start = snapshot_id
+    return start
+
+
 def _looks_cut(data: bytes) -> bool:
     return not data.rstrip().endswith(b"}")
 

@@ -241,7 +241,7 @@ def check_captures(table: FileStoreTable, *, marks_deletes: bool) -> None:
     order, mark = types.get(ORDER), types.get(DELETED)
     if not table.primary_keys:
         problem = "it has no primary key"
-    elif table.options.sequence_field != (ORDER,):
+    elif table.store.options.sequence_field != (ORDER,):
         problem = f"its sequence.field is not {ORDER}, so late events could replace newer rows"
     elif not isinstance(order, AtomicType) or order.root != "BIGINT":
         problem = f"its column {ORDER} is not BIGINT"

@@ -17,8 +17,10 @@ from lakewright.display import HtmlRepr
 from lakewright.errors import CorruptTableError, InvalidInputError, UnsupportedError
 
 MAX_LONG = 9223372036854775807  # the identifier of every batch commit
-# The property of a snapshot by which a rollback keeps an id from being used: the snapshot whose state it has.
+# Properties of the snapshots that a rollback or fast-forward publishes above the one that is to be the newest, whose id
+# is the value: of those that change nothing and keep an id from being used, and of the one that brings that state.
 COPY_OF = "lakewright.copy-of"
+COVER_OF = "lakewright.cover-of"
 MIN_LONG = -9223372036854775808
 VERSION = 3  # of new snapshots; 1 and 2 lack some keys
 

@@ -89,6 +89,35 @@ def test_a_commit_whose_base_was_rolled_back_is_taken_back(
     assert world.table.store.snapshots.ids() == list(range(1, len(kept) + 1))
 
 
+@pytest.mark.parametrize("expired", [5, 6], ids=["the next id is taken", "gap"])
+def test_a_commit_beside_a_forward_to_higher_ids_is_made_again_on_top(
+    world: World, monkeypatch: pytest.MonkeyPatch, expired: int
+) -> None:
+    """A server that compares only ids takes the commit below the forwarded snapshots, and the forward would be lost."""
+    rows = [pa.table({"id": pa.array([n], pa.int64())}) for n in range(30)]
+    world.table.create_tag("v1")
+    world.table.create_branch("b", "v1")
+    branch = world.catalog.get_table("d.t$branch_b")
+    for n in range(21, 28):
+        lw.write_table(rows[n], branch)
+    for n in (2, 3, 4):
+        lw.write_table(rows[n], world.table)
+    branch.expire_snapshots(retain_max=8 - expired, retain_min=1)
+    original = ServerCommits.publish
+
+    def slow(
+        self: ServerCommits, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()
+    ) -> Outcome:
+        monkeypatch.setattr(ServerCommits, "publish", original)
+        world.table.fast_forward("b", allow_loss=True)
+        return original(self, snapshot, base, entries)
+
+    monkeypatch.setattr(ServerCommits, "publish", slow)
+    lw.write_table(rows[19], world.table)
+    assert sorted(lw.read_table(world.table)["id"].to_pylist()) == [1, 19, *range(21, 28)]
+    assert world.table.store.snapshots.ids() == [*range(expired + 1, 9), 9]
+
+
 def _next(world: World, **changes: object) -> tuple[Snapshot, Snapshot]:
     """Return the newest snapshot, and one to follow it whose manifests are those of the newest."""
     base = world.home.latest()

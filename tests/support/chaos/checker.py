@@ -39,6 +39,7 @@ class Checker:
     earlier: dict[str, set[str]] = field(
         default_factory=lambda: defaultdict(set)
     )  # commits that old snapshots may have
+    acknowledged: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # commits and what was replayed
     appended: dict[str, dict[str, Operation]] = field(default_factory=lambda: defaultdict(dict))
 
     def settle(self) -> None:
@@ -69,7 +70,8 @@ class Checker:
 
     def _check_table(self, kind: TableKind, operations: Sequence[Operation], *, clean: bool) -> list[str]:
         past = self.pasts[kind.name]
-        history, commits = History(past, operations), Commits(past, operations, self.earlier[kind.name])
+        acknowledged = self.acknowledged[kind.name]
+        history, commits = History(past, operations, acknowledged), Commits(past, operations, self.earlier[kind.name])
         table = self.catalog.get_table(kind.path)
         now = self._observe(kind, table)
         wrong = []
@@ -81,7 +83,7 @@ class Checker:
             wrong += check_rows(f"{kind.name}, tag {name}", rows, wanted) + commits.check(
                 f"{kind.name}, tag {name}", rows
             )
-        for name, (_, rows) in now.branches.items():
+        for name, (*_, rows) in now.branches.items():
             what = f"{kind.name}, branch {name}"
             wanted = history.branches[name].state() if name in history.branches else None
             wrong += check_rows(what, rows, wanted) + commits.check(what, rows)
@@ -98,6 +100,9 @@ class Checker:
             wrong += self._clean(kind, table, now)
         self.pasts[kind.name] = now
         self.earlier[kind.name] |= commits.by_uid.keys() - commits.failed
+        acknowledged |= {
+            one.facts.get("of", one.uid) for one in operations if one.outcome == DONE and one.facts.get("puts")
+        }
         return wrong
 
     def _observe(self, kind: TableKind, table: lw.FileStoreTable) -> Past:
@@ -110,8 +115,8 @@ class Checker:
                 now.tags[tag.name] = (tag.snapshot.id, rows)
         for name in table.list_branches():
             branch = self.catalog.get_table(f"{kind.path}$branch_{name}")
-            first = branch.store.snapshots.earliest_id() or 0
-            now.branches[name] = (first, read_rows(branch))
+            ids = branch.store.snapshots.ids() or [0]
+            now.branches[name] = (ids[0], ids[-1], read_rows(branch))
         self.counts["tags and branches read"] += len(now.tags) + len(now.branches)
         return now
 

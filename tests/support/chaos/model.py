@@ -6,18 +6,21 @@ the sets; each allows too much rather than too little.
 
 - An acknowledged commit has happened once, at the id of its snapshot; commits take effect in the order of their ids. A
   refused one has never happened. An unknown one has happened once or not, at any place that its time allows.
+- A delete or update by a condition may miss a row that another commit adds meanwhile.
 - `rollback_to(T)` that was acknowledged removes every commit above T that had ended before it began. Commits that were
   under way may be removed or not; those that began after it ended stay. A rollback to a tag also puts the state of the
   tag in the place of the snapshot with its id.
 - `rollback_to_as_latest(T)` is a commit that puts the state of T in the place of all that was there. Where a rewind ran
   while T was looked up, or its outcome is unknown, so is which state T was.
-- `fast_forward(B)` removes as a rollback to the first snapshot of B does, and puts the state of B there.
+- `fast_forward(B)` removes as a rollback to the first snapshot of B does, and puts the state of B there. What is
+  committed to B meanwhile may be in it or not.
 - A tag has the state of the table up to its snapshot at the time when it was made; a branch begins with that state, and
   has commits of its own. Where a rewind ran meanwhile the state is unknown: it must be readable and made of whole
   commits, no more is asked.
 - A rewind of unknown outcome has happened or not.
-- Replays, by messages or by a job id, change nothing if the first commit is there. On tables whose history is rewound
-  a replay may also bring back a commit that was removed.
+- Replays, by messages or by a job id, change nothing if the first commit is there. If that was refused or unknown, a
+  replay may be the one that commits. On tables whose history is rewound it may also bring back a commit that was
+  removed.
 
 After each epoch what was found, if it was allowed, is what the next one begins with. So an operation that is missing at
 the end of its epoch and is seen in a later one is a failure, as is everything else without an explanation.
@@ -59,6 +62,7 @@ class Element:
     puts: tuple[int, ...] = ()
     drops: tuple[int, ...] = ()
     updates: tuple[int, ...] = ()  # puts of keys that are there
+    finds: bool = False  # it changes the rows that it finds, and not those that others add meanwhile
     clear: int | None = None  # a slot whose keys go first, or -1 for all
     state: Allowed | None = None
     is_reset: bool = False  # puts `state` in the place of all rows; without a state it is unknown which
@@ -70,12 +74,17 @@ class Element:
         puts, drops, updates = (tuple(facts.get(name, ())) for name in ("puts", "drops", "updates"))
         certain = one.outcome == DONE
         found_at = one.snapshot_id if certain else None
-        return Element(one.uid, one.begin, one.end, found_at, certain, puts, drops, updates, facts.get("clear"))
+        finds, clear = facts.get("finds", False) or bool(updates), facts.get("clear")
+        return Element(one.uid, one.begin, one.end, found_at, certain, puts, drops, updates, finds, clear)
 
-    def apply(self, state: Allowed) -> None:
-        """Change the sets of values."""
+    def apply(self, state: Allowed, added: dict[int, float]) -> None:
+        """Change the sets of values; `added` tells when keys were added that may have been absent before."""
         for key, values in list(self._changes(state)):
-            state[key] = values if self.is_certain else values | state.get(key, ABSENT)
+            before = state.get(key, ABSENT)
+            is_missed = self.finds and added.get(key, self.begin) > self.begin
+            if key in self.puts and None in before:
+                added[key] = max(self.end, added.get(key, self.end))
+            state[key] = values if self.is_certain and not is_missed else values | before
 
     def _changes(self, state: Allowed) -> Iterator[tuple[int, frozenset[str | None]]]:
         if self.is_reset:
@@ -101,25 +110,26 @@ def fold(base: Allowed | None, elements: Iterable[Element]) -> Allowed | None:
     known = list(elements)
     if base is None or any(one.is_reset and one.state is None for one in known):
         return None
-    state = dict(base)
+    state, added = dict(base), dict[int, float]()
     placed = sorted((one for one in known if one.id is not None), key=lambda one: (one.id, one.is_reset))
     floating = [one for one in known if one.id is None]
     before: Element | None = None
     for after in [*placed, None]:
         for one in floating:
             if (before is None or before.begin <= one.end) and (after is None or after.end >= one.begin):
-                one.apply(state)
+                one.apply(state, added)
         if after is not None:
-            after.apply(state)
+            after.apply(state, added)
         before = after
     return state
 
 
 @dataclass(slots=True)
 class Branch:
-    """A branch: the id of its first snapshot, the state of that, and what was committed since."""
+    """A branch: the id of its first snapshot, a state, the id of the snapshot that had it, and what came since."""
 
     first_id: int
+    base_id: int
     base: Allowed | None
     elements: list[Element] = field(default_factory=list)
 
@@ -135,21 +145,24 @@ class Past:
     rows: Rows = field(default_factory=dict)
     latest_id: int = 0
     tags: dict[str, tuple[int, Rows]] = field(default_factory=dict)
-    branches: dict[str, tuple[int, Rows]] = field(default_factory=dict)
+    branches: dict[str, tuple[int, int, Rows]] = field(default_factory=dict)  # the first id, the newest, its rows
 
 
 class History:
     """What operations may have made of a table, its tags and its branches."""
 
-    def __init__(self, past: Past, operations: Sequence[Operation]) -> None:
+    def __init__(
+        self, past: Past, operations: Sequence[Operation], acknowledged: AbstractSet[str] = frozenset()
+    ) -> None:
         self.base, self.base_id = allowed_rows(past.rows), past.latest_id
+        self.acknowledged = acknowledged  # names of commits of earlier epochs
         self.tags: dict[str, tuple[int, Allowed | None]] = {
             name: (number, allowed_rows(rows)) for name, (number, rows) in past.tags.items()
         }
-        self.branches = {name: Branch(number, allowed_rows(rows)) for name, (number, rows) in past.branches.items()}
-        known = [one for one in operations if one.outcome != FAILED]
+        self.branches = {name: Branch(*ids, allowed_rows(rows)) for name, (*ids, rows) in past.branches.items()}
+        known = self.known = [one for one in operations if one.outcome != FAILED]
         self.rewinds = [one for one in known if one.verb in REWINDS]
-        self.main = list(self._commits(known, ""))
+        self.main = list(self._commits(operations, ""))
         self.gone: set[str] = set()  # names of tags and branches that somebody tried to remove
         self.forwarded: list[range] = []  # ids of snapshots that came from branches, below the newest of each
         for one in known:
@@ -159,19 +172,21 @@ class History:
                 if element.id is not None or not element.is_certain:
                     self.branches[name].elements.append(element)
 
-    def _commits(self, known: Sequence[Operation], branch: str) -> Iterator[Element]:
+    def _commits(self, operations: Sequence[Operation], branch: str) -> Iterator[Element]:
         replays: dict[str, list[Operation]] = {}
-        for one in known:
-            if one.verb == "replay":
+        for one in operations:
+            if one.verb == "replay" and one.outcome != FAILED:
                 replays.setdefault(one.facts["of"], []).append(one)
-        for one in known:
+        for one in operations:
             if one.verb in COMMITS and one.facts.get("branch", "") == branch:
-                element = Element.of(one)
+                element, runs = Element.of(one), replays.pop(one.uid, [])
+                if one.outcome == FAILED and not runs:
+                    continue
                 if element.is_certain and element.id is None:
                     continue  # there was nothing to change
-                yield from self._with_replays(element, replays.pop(one.uid, []))
+                yield from self._with_replays(element, runs)
         for of, runs in replays.items():  # of operations of earlier epochs, whose outcome was seen then
-            if self.rewinds:
+            if self.rewinds or of not in self.acknowledged:
                 for run in runs:
                     yield Element(of, run.begin, run.end, None, is_certain=False, puts=tuple(run.facts["puts"]))
 
@@ -198,7 +213,7 @@ class History:
                     number, state = self.tags.get(source, (0, None))
                 else:
                     number, state = source, self._state_at(source, one)
-                self.branches[facts["name"]] = Branch(number, state)
+                self.branches[facts["name"]] = Branch(number, number, state)
             case "drop tag" | "drop branch":
                 self.gone.add(facts["name"])
             case "rollback" | "restore":
@@ -217,11 +232,20 @@ class History:
                     if isinstance(target, str) or state is None:
                         self._reset(one, number, state)
             case "forward":
-                branch = self.branches.get(facts["name"], Branch(0, None))
-                newest = max((each.id or 0 for each in branch.elements), default=branch.first_id)
+                branch = self._branch_as_seen_by(one)
+                ids = [(each.id or 0, each.is_certain) for each in branch.elements]
+                newest = max((number for number, is_certain in ids if is_certain), default=branch.base_id)
                 self._remove(one, branch.first_id - 1)
-                self._reset(one, max(newest, branch.first_id), branch.state())
-                self.forwarded.append(range(branch.first_id, newest))
+                self._reset(one, max(newest, branch.base_id), branch.state())
+                self.forwarded.append(range(branch.first_id, max(newest, *(number for number, _ in ids), 0)))
+
+    def _branch_as_seen_by(self, call: Operation) -> Branch:
+        """Return a branch with the commits that a forward may have read: those at the same time are uncertain."""
+        branch = self.branches.get(call.facts["name"], Branch(0, 0, None))
+        later = [one for one in self.known if call.begin < one.begin <= call.end and one.verb in COMMITS]
+        meanwhile = [Element.of(one) for one in later if one.facts.get("branch") == call.facts["name"]]
+        elements = [replace(one, is_certain=one.is_certain and one.end < call.begin) for one in branch.elements]
+        return replace(branch, elements=[*elements, *(replace(one, is_certain=False) for one in meanwhile)])
 
     def _state_at(self, snapshot_id: int, call: Operation) -> Allowed | None:
         """Return the state that a snapshot had when an operation looked it up."""
@@ -289,7 +313,7 @@ class Commits:
         self.by_uid = {one.uid: one for one in operations if one.verb in COMMITS}
         retried = {one.facts["of"] for one in operations if one.verb == "replay" and one.outcome != FAILED}
         self.failed = {uid for uid, one in self.by_uid.items() if one.outcome == FAILED and uid not in retried}
-        known = [past.rows, *(rows for _, rows in [*past.tags.values(), *past.branches.values()])]
+        known = [past.rows, *(rows for *_, rows in [*past.tags.values(), *past.branches.values()])]
         self.old = {value for rows in known for value in rows.values()} | earlier
         touched: Counter[int] = Counter()
         self.clears = False

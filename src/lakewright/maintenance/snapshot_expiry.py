@@ -50,6 +50,7 @@ from lakewright.spec.snapshot import (
     snapshot_from_json,
     to_json,
 )
+from lakewright.spec.table_options import TableOptions
 from lakewright.storage.concurrency import CallGroup, map_concurrently
 from lakewright.storage.table_layout import MAIN_BRANCH
 

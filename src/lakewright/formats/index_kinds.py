@@ -17,16 +17,16 @@ from lakewright.spec.manifest import DELETION_VECTORS, HASH, IndexFile
 class IndexKind(NamedTuple):
     """One kind of index file."""
 
-    finding: str  # what `verify` calls a fault in the content
     # A bucket has one file of the kind at most, which a new file replaces: always, or only in tables with buckets.
     one_per_bucket: Literal["always", "with buckets"]
     # Yields what is wrong with the content of an open file; a mapping has the row counts of the data files by name.
     faults: Callable[[Input, IndexFile, Mapping[str, int], str], Iterator[str]]
+    finding: str = "damaged-file"  # the kind of finding that verification makes of a fault, which has the remedy
 
 
 INDEX_KINDS: Mapping[str, IndexKind] = {
-    HASH: IndexKind("hash-index", "always", check_hash_index),
-    DELETION_VECTORS: IndexKind("deletion-vector", "with buckets", check_deletion_vectors),
+    HASH: IndexKind("always", check_hash_index, finding="hash-index"),
+    DELETION_VECTORS: IndexKind("with buckets", check_deletion_vectors, finding="deletion-vector"),
 }
 
 

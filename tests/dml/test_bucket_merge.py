@@ -23,7 +23,7 @@ from lakewright.dml.row_changes import PreparedChange, UpdateResult
 from lakewright.dml.upsert import plan_upsert
 from lakewright.engine.engine import TaskId
 from lakewright.errors import InvalidInputError
-from lakewright.formats.index_kinds import Hashes
+from lakewright.formats.hash_index import Hashes
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
 from lakewright.spec.bucket_hash import row_hashes

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakewright.errors import CorruptTableError
-from lakewright.formats.index_kinds import decode_hashes, encode_hashes
+from lakewright.formats.hash_index import decode_hashes, encode_hashes
 from lakewright.spec.bucket_hash import row_hashes
 from lakewright.spec.manifest import HASH, IndexFile
 from lakewright.spec.scalars import to_array

@@ -16,6 +16,7 @@ from lakewright.lsm.key_groups import KeyGroups
 from lakewright.lsm.merge_rows import MergeRules, drop_retracts, merge_order
 from lakewright.spec.merge_engine import MergeEngine
 from lakewright.spec.system_columns import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from lakewright.spec.table_options import KNOWN_OPTIONS
 from support.effort import examples
 from support.merging import Row, is_retract, keyed_of, reference_fold, rows_of, schema_of, spec_of
 
@@ -185,6 +186,12 @@ def test_functions_see_only_keys_of_two_rows_and_more(rows: list[Row]) -> None:
         for row in reference_fold(rows, spec_of(COLUMNS))
     ]
     assert rows_of(spec.fold(keyed_of(rows, spec.schema)), spec.schema) == expected
+
+
+def test_every_engine_that_folds_has_a_merge_function_and_known_options() -> None:
+    folding = {engine for engine in MergeEngine if not engine.traits.keeps_one_row}
+    assert merge_rows.MERGE_FUNCTIONS.keys() == folding
+    assert {engine.traits.delete_option for engine in folding} <= {option.key() for option in KNOWN_OPTIONS}
 
 
 def test_functions_are_made_from_the_schema() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakewright.formats.index_kinds import Hashes
+from lakewright.formats.hash_index import Hashes
 from lakewright.spec.manifest import EMPTY_ROW
 from lakewright.write.dynamic_buckets import NEW, DynamicRouter, HashFiles, KeyLookup
 from support.bucket_tables import commit_index, keyed_store, new_task, with_kinds

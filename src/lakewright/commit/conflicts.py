@@ -14,6 +14,7 @@ from typing import TypeAlias
 from lakewright.commit.commit_changes import Change, Guard
 from lakewright.commit.commit_message import snapshot_key
 from lakewright.errors import CommitConflictError, NotFoundError, pluralize
+from lakewright.formats.index_kinds import is_one_per_bucket
 from lakewright.lsm.key_order import Key
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import (
@@ -251,7 +252,7 @@ def conflict_error(
 def _index_key(entry: IndexEntry, *, bucketed: bool) -> tuple[object, ...]:
     """Return what only one index file may have: a bucket and a kind of index, or its own name."""
     kind = entry.file.index_type
-    if kind == HASH or (kind == DELETION_VECTORS and bucketed):
+    if is_one_per_bucket(kind, bucketed=bucketed):
         return entry.partition, entry.bucket, kind
     return (entry.file.file_name,)
 

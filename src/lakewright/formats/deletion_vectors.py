@@ -22,7 +22,7 @@ from pyroaring import BitMap
 
 from lakewright.errors import CorruptTableError, InvalidInputError, pluralize
 from lakewright.formats.file_format import Input, corrupt_file_error, translate_decode_errors
-from lakewright.spec.manifest import DeletionRange
+from lakewright.spec.manifest import DeletionRange, IndexFile
 
 Positions: TypeAlias = NDArray[np.uint64]  # ascending, each once
 _Number = TypeVar("_Number", bound=np.integer)
@@ -232,3 +232,21 @@ def _roaring_end(data: bytes, at: int) -> int:
         else:
             at += 2 * cardinality if cardinality <= _ARRAY_MAX else 8192
     return at
+
+
+# ---- Verification ----------------------------------------------------------------------------------------------------
+
+
+def check_deletion_vectors(source: Input, file: IndexFile, rows: Mapping[str, int], path: str) -> Iterator[str]:
+    """Yield what is wrong with the vectors of an index file; `rows` are the row counts of data files, where known."""
+    if source.read(1) != bytes([VERSION]):
+        raise corrupt_file_error(path, "it does not begin like a file of deletion vectors")
+    for vector in file.deletion_ranges or ():
+        try:
+            positions = read_deletion_vector(source, vector, path=path)
+        except CorruptTableError as error:
+            yield error.message
+            continue
+        last = int(positions[-1]) if len(positions) else -1
+        if last >= rows.get(vector.data_file, last + 1):
+            yield f"{path} deletes row {last} of {vector.data_file}, which has {rows[vector.data_file]}"

@@ -1,41 +1,36 @@
-"""The hash index of dynamic buckets.
+"""The kinds of index files that lakewright knows: how many of them a bucket may have, and what checks their content.
 
-A file holds the distinct 32-bit hashes of the trimmed primary keys of one bucket, four bytes each, big endian, in any
-order, with neither header nor checksum; the index manifest records how many there are. In memory they are the signed
-numbers that the bucket function gives.
+Index files of other kinds are kept as they are. They are independent of each other, and their content is not checked.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from lakewright.errors import CorruptTableError
-from lakewright.spec.manifest import IndexFile
-
-Hashes: TypeAlias = npt.NDArray[np.int32]
-
-_STORED = np.dtype(">i4")
+from lakewright.formats.deletion_vectors import check_deletion_vectors
+from lakewright.formats.file_format import Input
+from lakewright.formats.hash_index import check_hash_index
+from lakewright.spec.manifest import DELETION_VECTORS, HASH, IndexFile
 
 
-def encode_hashes(hashes: Hashes) -> bytes:
-    """Return the bytes of an index file that holds these hashes.
+class IndexKind(NamedTuple):
+    """One kind of index file."""
 
-    >>> encode_hashes(np.array([-1, 2], np.int32)).hex()
-    'ffffffff00000002'
-    """
-    return hashes.astype(_STORED).tobytes()
+    # A bucket has one file of the kind at most, which a new file replaces: always, or only in tables with buckets.
+    one_per_bucket: Literal["always", "with buckets"]
+    # Yields what is wrong with the content of an open file; a mapping has the row counts of the data files by name.
+    faults: Callable[[Input, IndexFile, Mapping[str, int], str], Iterator[str]]
+    finding: str = "damaged-file"  # the kind of finding that verification makes of a fault, which has the remedy
 
 
-def decode_hashes(data: bytes, file: IndexFile, *, path: str) -> Hashes:
-    """Return the hashes of an index file; `file` is its entry in the index manifest."""
-    if len(data) % _STORED.itemsize or len(data) // _STORED.itemsize != file.row_count:
-        raise CorruptTableError(
-            f"the index file {path} has {len(data)} bytes, but {file.row_count} key hashes of {_STORED.itemsize} bytes "
-            "are recorded; restore the file, or overwrite its partition",
-            path=path,
-            files=(file.file_name,),
-        )
-    return np.frombuffer(data, _STORED).astype(np.int32)
+INDEX_KINDS: Mapping[str, IndexKind] = {
+    HASH: IndexKind("always", check_hash_index, finding="hash-index"),
+    DELETION_VECTORS: IndexKind("with buckets", check_deletion_vectors, finding="deletion-vector"),
+}
+
+
+def is_one_per_bucket(index_type: str, *, bucketed: bool) -> bool:
+    """Return whether a bucket has one index file of a kind at most, in a table with or without buckets."""
+    kind = INDEX_KINDS.get(index_type)
+    return kind is not None and (bucketed or kind.one_per_bucket == "always")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Protocol, TypeAlias
@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from lakewright.errors import CorruptTableError, LakewrightError, UnsupportedError, pluralize
 from lakewright.formats.blob_files import TAIL_BYTES, check_entries, read_blob_index
-from lakewright.formats.deletion_vectors import read_deletion_vector
 from lakewright.formats.file_format import FileReader, StatsCollector, translate_decode_errors
 from lakewright.formats.format_registry import file_format_of, open_reader
-from lakewright.formats.index_kinds import Hashes, decode_hashes
+from lakewright.formats.hash_index import Hashes, decode_hashes
+from lakewright.formats.index_kinds import INDEX_KINDS
 from lakewright.lsm.key_order import Key, KeyOrder
 from lakewright.maintenance.verify_findings import FULL_DEPTH, FileReport, FileTask, Finding, IdRun, finding, is_damage
 from lakewright.maintenance.verify_states import IndexNeeded, branch_store
@@ -28,16 +28,7 @@ from lakewright.read.pruning import written_fields
 from lakewright.spec.binary_row import decode_row, encode_row
 from lakewright.spec.bucket_hash import bucket_ids, row_hashes
 from lakewright.spec.column_stats import FULL, ColumnStats, field_stats
-from lakewright.spec.manifest import (
-    APPEND,
-    DELETION_VECTORS,
-    HASH,
-    DataFile,
-    IndexEntry,
-    count_rows,
-    is_blob_file,
-    is_side_file,
-)
+from lakewright.spec.manifest import APPEND, HASH, DataFile, IndexEntry, count_rows, is_blob_file, is_side_file
 from lakewright.spec.scalars import from_scalar
 from lakewright.spec.system_columns import KEYED_FIELDS, RETRACTS, ROW_ID, SEQUENCE_NUMBER, VALUE_KIND, key_copies
 from lakewright.spec.table_schema import TableSchema
@@ -561,15 +552,14 @@ def check_ranges(needed: IndexNeeded) -> Iterator[Finding]:
 
 def check_index_file(store: TableStore, needed: IndexNeeded) -> list[Finding]:
     """Return what is wrong with the content of an index file; it is opened."""
-    file, path = needed.file, needed.path
+    path, kind = needed.path, INDEX_KINDS.get(needed.file.index_type)
     out: list[Finding] = []
+    if kind is None:
+        return out
     try:
-        if file.index_type == HASH:
-            hashes = decode_hashes(store.storage.read(path), file, path=path)
-            if len(np.unique(hashes)) != len(hashes):
-                out.append(finding("hash-index", path, f"{path} has a hash twice"))
-        elif file.index_type == DELETION_VECTORS:
-            out += _check_vectors(store, needed)
+        with closing(store.storage.open_input(path)) as source:
+            faults = kind.faults(source, needed.file, dict(needed.rows), path)
+            out += (finding(kind.finding, path, text) for text in faults)
     except LakewrightError as error:
         out.append(finding("damaged-file", path, error.message))
     except OSError as error:
@@ -577,26 +567,6 @@ def check_index_file(store: TableStore, needed: IndexNeeded) -> list[Finding]:
             raise
         out.append(finding("missing-file", path, f"{path} cannot be read: {error}"))
     return out
-
-
-def _check_vectors(store: TableStore, needed: IndexNeeded) -> Iterator[Finding]:
-    rows, path = dict(needed.rows), needed.path
-    source = store.storage.open_input(path)
-    try:
-        if source.read(1) != b"\x01":
-            yield finding("damaged-file", path, f"{path} does not begin like a file of deletion vectors")
-        for vector in needed.file.deletion_ranges or ():
-            try:
-                positions = read_deletion_vector(source, vector, path=path)
-            except CorruptTableError as error:
-                yield finding("deletion-vector", path, error.message)
-                continue
-            last = int(positions[-1]) if len(positions) else -1
-            if last >= rows.get(vector.data_file, last + 1):
-                text = f"{path} deletes row {last} of {vector.data_file}, which has {rows[vector.data_file]}"
-                yield finding("deletion-vector", path, text)
-    finally:
-        source.close()
 
 
 def check_hashes_apart(store: TableStore, entries: Iterable[IndexEntry]) -> list[Finding]:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, NotFoundError, pluralize
+from lakewright.formats.index_kinds import is_one_per_bucket
 from lakewright.lsm.key_order import Key, KeyOrder
 from lakewright.maintenance.orphan_files import branch_layouts
 from lakewright.maintenance.verify_findings import FileTask, Findings
@@ -701,8 +702,8 @@ class BranchWalk:
         places: set[tuple[bytes, int, str]] = set()
         for entry in self.index:
             key = entry.partition, entry.bucket, entry.file.index_type
-            unaware = store.schema.bucket_mode == BucketMode.UNAWARE
-            if key in places and (entry.file.index_type == HASH or not unaware) and entry.file.global_index is None:
+            bucketed = store.schema.bucket_mode != BucketMode.UNAWARE
+            if key in places and is_one_per_bucket(entry.file.index_type, bucketed=bucketed):
                 text = f"{path} has two entries of the type {key[2]} for one bucket, as {entry.file.file_name}"
                 self.findings.add("index-entries", path, text, state=state.path)
             places.add(key)

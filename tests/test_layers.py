@@ -25,6 +25,7 @@ RANK = {name: (number, place) for number, row in enumerate(LAYERS) for place, na
 OPTIONAL = {
     "pyspark": "spark",
     "ray": "ray",
+    "lance": "formats",
     "torch": "integrations",
     "polars": "integrations",
     "sqlglot": "statements",

@@ -172,6 +172,24 @@ def test_other_lists_are_refused_with_their_row(catalog: lw.Catalog, value: list
     assert model.table.snapshot() is None
 
 
+@pytest.mark.parametrize("file_format", ["parquet", "avro"])
+def test_a_vector_that_is_not_null_stands_in_a_row_that_is(catalog: lw.Catalog, file_format: str) -> None:
+    inside = pa.struct([pa.field("w", pa.list_(pa.field("element", pa.int16()), 2), nullable=False)])
+    columns = pa.schema([("id", pa.int64()), ("r", inside)])
+    schema = lw.Schema.from_pyarrow_schema(columns, options={"file.format": file_format})
+    catalog.create_table("d.t", schema)
+    rows = pa.Table.from_pylist([{"id": 0}, {"id": 1, "r": {"w": [1, 2]}}, {"id": 2, "r": None}], columns)
+    table = catalog.get_table("d.t")
+    lw.write_table(rows.slice(1), table)
+    assert lw.read_table(table).to_pylist() == rows.slice(1).to_pylist()
+    lw.write_table(rows.slice(0, 1), table)
+    table.compact(full=True)
+    assert lw.read_table(table).sort_by("id").to_pylist() == rows.to_pylist()
+    missing = pa.table({"id": [3], "r": pa.array([{"w": None}], pa.struct([("w", pa.list_(pa.int16(), 2))]))})
+    with pytest.raises(InvalidInputError, match=r"'r'.*NOT NULL"):
+        lw.write_table(missing, table)
+
+
 def test_files_record_no_statistics_of_vectors(catalog: lw.Catalog) -> None:
     table = Model(catalog, {}).table
     lw.write_table(rows_of({1: ([1.0] * 3, None), 2: (None, None)}), table)

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from lakewright.errors import CorruptTableError
-from lakewright.formats.format_registry import FORMATS, open_reader
+from lakewright.formats.format_registry import open_reader
 from lakewright.spec.types import DataField
-from support.data_files import read, write
+from support.data_files import FORMATS, read, write
 from support.effort import examples
 from support.rows import nested_fields, nested_rows, scalar_fields, scalar_rows
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.formats.file_format import WriteOptions
-from lakewright.formats.format_registry import FORMATS, file_format_of, open_reader, open_writer
+from lakewright.formats.format_registry import file_format_of, open_reader, open_writer
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, ColumnStats, parse_stats_mode
 from lakewright.spec.scalars import to_array
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType
-from support.data_files import MemoryOutput, options, read, write
+from support.data_files import FORMATS, MemoryOutput, options, read, write
 from support.effort import examples
 from support.rows import NANOSECONDS, nested_fields, nested_rows, scalar_fields, scalar_rows
 from support.values import nested_types, values_of

@@ -140,6 +140,13 @@ def otel() -> None:
     spans.uninstall()
 
 
+def lance() -> None:
+    """Write and read a table with Lance files."""
+    options = {"file.format": "lance"}
+    table = lw.create_table_from({"id": [1, 2]}, "d.lance", catalog=WAREHOUSE, options=options)
+    assert lw.read_table(table)["id"].to_pylist() == [1, 2]
+
+
 EXTRAS: dict[str, Callable[[], None]] = {
     "pandas": pandas,
     "polars": polars,
@@ -154,6 +161,7 @@ EXTRAS: dict[str, Callable[[], None]] = {
     "ray": ray,
     "torch": torch,
     "otel": otel,
+    "lance": lance,
 }
 
 if __name__ == "__main__":

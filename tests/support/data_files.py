@@ -13,6 +13,8 @@ from lakewright.spec.column_stats import FULL
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.types import DataField
 
+FORMATS = ("parquet", "orc", "avro")  # that need no other package
+
 
 class MemoryOutput(io.BytesIO):
     """A file that a storage opened for writing."""

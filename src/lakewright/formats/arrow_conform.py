@@ -57,8 +57,21 @@ def _struct(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
             missing(field.name)
             children.append(pa.nulls(len(array), field.type))
         else:
-            children.append(conform(array.field(index), field.type, missing))
+            child = array.field(index)
+            if pa.types.is_fixed_size_list(field.type) and array.null_count:
+                children.append(_vectors_inside(array, child, field, missing))
+            else:
+                children.append(conform(child, field.type, missing))
     return rebuild_struct(array, target, children)
+
+
+def _vectors_inside(rows: pa.Array, lists: pa.Array, field: pa.Field, missing: Missing) -> pa.Array:
+    """Return a field of vectors of rows some of which are null: there parquet has no list, or one without elements."""
+    lists = pc.if_else(rows.is_valid(), lists, pa.scalar(None, lists.type))
+    vectors = conform(lists, field.type, missing)
+    if field.nullable:
+        return vectors
+    return pa.Array.from_buffers(field.type, len(vectors), [None], 0, vectors.offset, children=[vectors.values])
 
 
 def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array]) -> pa.Array:

@@ -21,6 +21,7 @@ from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.binary_row import encode_row
 from lakewright.spec.blob_descriptors import BlobDescriptor, are_descriptors
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, ColumnStats, StatsMode, to_simple_stats, truncate
+from lakewright.spec.file_formats import FORMAT_RULES
 from lakewright.spec.manifest import APPEND, EMPTY_ROW, EMPTY_STATS, DataFile, SimpleStats
 from lakewright.spec.option_values import ChangelogProducer
 from lakewright.spec.scalars import from_scalar
@@ -186,10 +187,12 @@ class FilePlan:
         prefix = options.data_file_prefix
         write = WriteOptions.from_table_options(options, fields, level=level)
         if changelog:
-            file_format = options.changelog_file_format or file_format
-            prefix = options.changelog_file_prefix
-            write = replace(write, compression=options.changelog_file_compression or write.compression)
-        with_compression = options.file_suffix_include_compression
+            file_format = options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or file_format
+            prefix = options.get(CoreOptions.CHANGELOG_FILE_PREFIX)
+            write = replace(write, compression=options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or write.compression)
+        if file_format in FORMAT_RULES and not FORMAT_RULES[file_format].has_statistics:
+            write = replace(write, stats=(NONE,) * len(write.stats))
+        with_compression = options.get(CoreOptions.FILE_SUFFIX_INCLUDE_COMPRESSION)
         return cls(
             fields=fields,
             file_format=file_format,

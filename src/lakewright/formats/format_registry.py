@@ -57,7 +57,13 @@ def _avro() -> FileFormat:
     return FileFormat(AvroFileReader, AvroFileWriter, AvroEncoder)
 
 
-FORMATS: dict[str, Callable[[], FileFormat]] = {"parquet": _parquet, "orc": _orc, "avro": _avro}
+def _lance() -> FileFormat:
+    from lakewright.formats.lance_files import LanceEncoder, LanceFileReader, LanceFileWriter  # noqa: PLC0415 - lazy
+
+    return FileFormat(LanceFileReader, LanceFileWriter, LanceEncoder)
+
+
+FORMATS: dict[str, Callable[[], FileFormat]] = {"parquet": _parquet, "orc": _orc, "avro": _avro, "lance": _lance}
 
 
 @lru_cache(maxsize=16)

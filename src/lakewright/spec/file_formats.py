@@ -9,7 +9,15 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from lakewright.errors import UnsupportedError
-from lakewright.spec.types import AtomicType, DataField, DataType, VectorType, types_inside
+from lakewright.spec.types import (
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    VectorType,
+    types_inside,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +27,7 @@ class FormatRules:
     title: str
     codecs: tuple[str, ...]
     refuses: Callable[[DataType], str | None]
+    has_statistics: bool = True  # of columns in manifests; keys always have some
 
 
 def _refuse_nothing(_: DataType) -> str | None:
@@ -39,6 +48,14 @@ def _refuse_in_avro(dtype: DataType) -> str | None:
     return f"lower its precision to {limit}, or use another file format"
 
 
+_NOT_IN_LANCE = {"VARIANT", "BLOB", "TIMESTAMP_LTZ", "GEOMETRY", "GEOGRAPHY"}
+
+
+def _refuse_in_lance(dtype: DataType) -> str | None:
+    is_refused = isinstance(dtype, AtomicType) and dtype.root in _NOT_IN_LANCE
+    return "use file.format=parquet" if is_refused or isinstance(dtype, MapType | MultisetType) else None
+
+
 FORMAT_RULES = {
     "parquet": FormatRules("Parquet", ("zstd", "snappy", "gzip", "lz4", "none", "uncompressed"), _refuse_nothing),
     "orc": FormatRules("ORC", ("zstd", "snappy", "zlib", "gzip", "lz4", "none", "uncompressed"), _refuse_in_orc),
@@ -46,6 +63,13 @@ FORMAT_RULES = {
         "Avro",
         ("zstd", "zstandard", "snappy", "deflate", "gzip", "bzip2", "xz", "null", "none", "uncompressed"),
         _refuse_in_avro,
+    ),
+    # Lance chooses its own encodings, whatever the compression of the table.
+    "lance": FormatRules(
+        "Lance",
+        ("zstd", "zstandard", "snappy", "gzip", "zlib", "deflate", "lz4", "null", "none", "uncompressed"),
+        _refuse_in_lance,
+        has_statistics=False,
     ),
 }
 

@@ -190,7 +190,7 @@ def check_new_value(options: Mapping[str, str], key: str, value: str) -> None:
 
     >>> check_new_value({}, "file.format", "parqet")
     Traceback (most recent call last):
-    lakewright.errors.InvalidInputError: the option 'file.format' cannot be 'parqet': it takes parquet, orc, avro
+    lakewright.errors.InvalidInputError: the option 'file.format' cannot be 'parqet': it takes parquet, orc, avro, lance
     """
     check_not_refused(key, value)
     words = _WORDS.get(key, ())

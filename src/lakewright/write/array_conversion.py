@@ -422,7 +422,8 @@ def _unmasked(child: pa.Array, parent: pa.Array) -> pa.Array:
         fields = [child.field(at) for at in range(child.type.num_fields)]
         return pa.StructArray.from_arrays(fields, fields=list(child.type))
     buffers = child.buffers()[1 : child.type.num_buffers]
-    values = [child.values] if types.is_list(child.type) or types.is_map(child.type) else None
+    has_values = types.is_list(child.type) or types.is_map(child.type) or types.is_fixed_size_list(child.type)
+    values = [child.values] if has_values else None
     return pa.Array.from_buffers(child.type, len(child), [None, *buffers], 0, child.offset, children=values)
 
 

@@ -501,9 +501,7 @@ def test_a_table_that_java_wrote(catalog: lw.Catalog, subtests: pytest.Subtests,
             check(golden)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in expected_multimodal() if name.partition(".")[0] in READ_AREAS)
-)
+@pytest.mark.parametrize("name", sorted(name for name in expected_multimodal() if name.partition(".")[0] in READ_AREAS))
 def test_a_multimodal_table(subtests: pytest.Subtests, name: str) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(MULTIMODAL / "warehouse")})
     golden = Golden(name, expected_multimodal()[name], catalog)

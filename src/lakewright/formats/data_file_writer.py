@@ -187,12 +187,12 @@ class FilePlan:
         prefix = options.data_file_prefix
         write = WriteOptions.from_table_options(options, fields, level=level)
         if changelog:
-            file_format = options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or file_format
-            prefix = options.get(CoreOptions.CHANGELOG_FILE_PREFIX)
-            write = replace(write, compression=options.get(CoreOptions.CHANGELOG_FILE_COMPRESSION) or write.compression)
+            file_format = options.changelog_file_format or file_format
+            prefix = options.changelog_file_prefix
+            write = replace(write, compression=options.changelog_file_compression or write.compression)
         if file_format in FORMAT_RULES and not FORMAT_RULES[file_format].has_statistics:
             write = replace(write, stats=(NONE,) * len(write.stats))
-        with_compression = options.get(CoreOptions.FILE_SUFFIX_INCLUDE_COMPRESSION)
+        with_compression = options.file_suffix_include_compression
         return cls(
             fields=fields,
             file_format=file_format,

@@ -573,7 +573,7 @@ class TableRead(table_read.TableRead):
 
 def _values(column: pa.ChunkedArray) -> list[object]:
     """Return the Python values of a column."""
-    values: list[object] = column.to_pylist()
+    values: list[Any] = column.to_pylist()
     return [BlobRef(v) if v is not None else None for v in values] if column.type == BlobType() else values
 
 

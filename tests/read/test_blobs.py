@@ -167,6 +167,18 @@ def test_stored_descriptors_refer_to_files_that_stay(tmp_path: Path) -> None:
         lw.read_table(table)
 
 
+@pytest.mark.parametrize("form", ["bytes", "lazy"])
+def test_a_difference_has_the_values_of_both_states(tmp_path: Path, form: Any) -> None:  # noqa: ANN401 - a literal
+    table = new_table(tmp_path)
+    lw.write_table({"id": [1, 2], "b": [b"one", b"two"]}, table)
+    table.update({"b": lw.lit(b"new")}, where="id = 2")
+    with pytest.raises(lw.UnsupportedError, match="updates some columns of older rows"):
+        lw.read_table(table, incremental=(1, 2), incremental_mode="delta")
+    changes = lw.read_table(table, incremental=(1, 2), incremental_mode="diff", row_kinds=True, blobs=form)
+    found = {(r["_row_kind"], r["id"], r["b"].read() if form == "lazy" else r["b"]) for r in changes.to_pylist()}
+    assert found == {("-D", 2, b"two"), ("+I", 2, b"new")}
+
+
 def test_an_update_is_seen_beside_files_with_higher_numbers(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     lw.write_table({"id": [1, 2], "b": [b"one", b"two"]}, table)

@@ -6,7 +6,7 @@ import io
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from lakewright.storage.table_layout import plain_location
 
 _DESCRIPTOR_OPTIONS = "blob-descriptor."  # options of the file systems that descriptors refer to begin with this
 _HOMES_MAX = 256
-_homes: dict[str, BlobStorages] = {}  # of the tables whose blobs this process has read lazily, by location
+_homes: dict[str, BlobStorages] = {}  # of tables whose blobs were read lazily, and of given options, by location
 _given: dict[str, BinaryIO] = {}  # file objects whose bytes are still to be written, by URI
 _given_numbers = itertools.count()
 _GIVEN = "python-object:"
@@ -49,8 +49,9 @@ class BlobStorages:
         path = plain_location(uri)
         if self.storage is not None and _container(path) == _container(self.location):
             return self.storage, path
+        given = _homes.get(_container(path), self).options  # those of `Blob.from_uri`, or of the table
         prefix = len(_DESCRIPTOR_OPTIONS)
-        own = {key[prefix:]: value for key, value in self.options.items() if key.startswith(_DESCRIPTOR_OPTIONS)}
+        own = {key[prefix:]: value for key, value in given.items() if key.startswith(_DESCRIPTOR_OPTIONS)}
         return open_storage(uri, own)
 
     def register(self) -> None:
@@ -318,8 +319,8 @@ def _fetched(places: DescriptorColumn, sizes: NDArray[np.int64], rows: range, st
     order = chosen[np.lexsort((places.offsets[chosen], places.uri_of[chosen]))]
     ranges = list(_ranges(places, sizes, order))
     storage = storages.storage
-    fetch: Callable[[_Range], pa.Array] = lambda one: one.fetch(storages)  # noqa: E731 - one line, one use
-    parts = [fetch(one) for one in ranges] if storage is None else map_concurrently(storage, fetch, ranges)
+    fetch = partial(_Range.fetch, storages=storages)
+    parts = list(map(fetch, ranges)) if storage is None else map_concurrently(storage, fetch, ranges)
     if len(order) == len(rows) and len(parts) == 1 and (order[1:] > order[:-1]).all():
         return parts[0]
     index = np.full(len(rows), -1, dtype=np.int64)

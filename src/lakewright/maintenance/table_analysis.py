@@ -32,6 +32,7 @@ from lakewright.read.time_travel import has_time_travel
 from lakewright.spec import argument_checks
 from lakewright.spec.binary_row import decode_row, encode_row
 from lakewright.spec.column_stats import is_nan
+from lakewright.spec.manifest import count_rows
 from lakewright.spec.scalars import from_scalar, to_text
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import BINARY_ROOTS, TEXT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField, Value
@@ -431,7 +432,7 @@ def _statistics(
 def _size(store: TableStore, snapshot: Snapshot, rows: int) -> int:
     """Return the bytes of the data files, in the share that the merged rows are of all rows in them."""
     files = [entry.file for entry in store.manifests.live(snapshot)]
-    size, total = sum(file.file_size for file in files), sum(file.row_count for file in files)
+    size, total = sum(file.file_size for file in files), count_rows(files)
     return size if rows >= total else size * rows // total
 
 

@@ -22,6 +22,7 @@ from lakewright.errors import (
     TagAlreadyExistException,
     TagNotExistException,
 )
+from lakewright.pypaimon.compat_blobs import Blob, BlobData, BlobDescriptor, BlobRef
 from lakewright.pypaimon.compat_catalog import Catalog, CatalogFactory, FileSystemCatalog
 from lakewright.pypaimon.compat_catalog import on_server as __getattr__  # noqa: F401 - Python asks it for other names
 from lakewright.pypaimon.compat_commit import (
@@ -244,6 +245,10 @@ __all__ = [
     "BatchTableUpdate",
     "BatchTableWrite",
     "BatchWriteBuilder",
+    "Blob",
+    "BlobData",
+    "BlobDescriptor",
+    "BlobRef",
     "BranchAlreadyExistException",
     "BranchManager",
     "BranchNotExistException",

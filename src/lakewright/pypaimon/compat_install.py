@@ -90,6 +90,7 @@ table.data_evolution_merge_into       BATCH_COMMIT_IDENTIFIER WhenMatched WhenNo
                                       target_col
 table.file_store_table                FileStoreTable
 table.instant                         Instant SnapshotInstant TagInstant
+table.row.blob                        Blob BlobData BlobDescriptor BlobRef
 table.row.generic_row                 GenericRow GenericRowDeserializer GenericRowSerializer
 table.row.internal_row                InternalRow RowKind
 table.row.offset_row                  OffsetRow

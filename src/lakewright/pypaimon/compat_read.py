@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, LakewrightWarning, UnsupportedError
+from lakewright.formats.blob_values import BlobType
 from lakewright.metadata.table_store import TableStore
+from lakewright.pypaimon.compat_blobs import BlobRef
 from lakewright.pypaimon.compat_errors import TABLE_WORDS, translate_errors
 from lakewright.pypaimon.compat_predicates import PredicateBuilder
 from lakewright.pypaimon.compat_values import GenericRow, Range, RowKind, Timestamp
@@ -510,7 +512,7 @@ class TableRead(table_read.TableRead):
         return super().to_pandas(splits, parallelism, arrow_backed=arrow_backed)  # type: ignore[arg-type] # to_arrow
 
     def to_iterator(self, splits: Sequence[DataSplit] | None = None) -> Iterator[GenericRow]:  # type: ignore[override]
-        """Yield rows with their kinds, which are not a column here."""
+        """Yield rows with their kinds, which are not a column here; values of BLOB columns are `Blob` objects."""
         given = self.new_plan().splits() if splits is None else plain_splits(splits)
         read = self if self._projection.kind is not None else self._with_kinds()
         keys = self.map_keys
@@ -518,7 +520,7 @@ class TableRead(table_read.TableRead):
         for batch in table_read.TableRead.to_arrow_batch_reader(read, given):  # type: ignore[arg-type]
             rows = pa.Table.from_batches([batch]).select(range(1, batch.num_columns))
             kinds = batch.column(0).to_pylist()
-            columns = [column.to_pylist() for column in (rows if keys is None else keys.apply(rows)).columns]
+            columns = [_values(column) for column in (rows if keys is None else keys.apply(rows)).columns]
             values = zip(*columns, strict=True) if columns else ((),) * len(kinds)
             for kind, row in zip(kinds, values, strict=True):
                 yield GenericRow(row, fields, RowKind.from_string(kind))
@@ -559,12 +561,19 @@ class TableRead(table_read.TableRead):
         return super().to_torch(plain_splits(splits), streaming, prefetch_concurrency, **settings)  # type: ignore[arg-type]
 
     def _with_kinds(self) -> TableRead:
-        return TableRead(self._store, self._projection.with_kinds(ROW_KIND), self._predicate, self._limit, self._scan)
+        projection = replace(self._projection.with_kinds(ROW_KIND), blobs="lazy")
+        return TableRead(self._store, projection, self._predicate, self._limit, self._scan)
 
     def _threads(self, parallelism: int | None) -> int:
         if isinstance(parallelism, int) and parallelism < 1:
             raise InvalidInputError(f"parallelism must be >= 1, got {parallelism}")
         return super()._threads(parallelism)
+
+
+def _values(column: pa.ChunkedArray) -> list[object]:
+    """Return the Python values of a column."""
+    values: list[Any] = column.to_pylist()
+    return [BlobRef(v) if v is not None else None for v in values] if column.type == BlobType() else values
 
 
 class ReadBuilder(core_read_builder.ReadBuilder):

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, cast, runtime_checkab
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
+from lakewright.pypaimon.compat_blobs import Blob, to_stored
 from lakewright.spec import identifier as core_identifier
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.binary_row import decode_row, encode_row
 from lakewright.spec.identifier import MAIN_BRANCH
 from lakewright.spec.scalars import to_python, to_value
-from lakewright.spec.types import DataField
+from lakewright.spec.types import DataField, blob_fields
 
 # ---- Rows ------------------------------------------------------------------------------------------------------------
 
@@ -81,6 +82,13 @@ class GenericRow:
         if not -len(self) <= pos < len(self):
             raise IndexError(f"Position {pos} is out of bounds for row arity {len(self)}")
         return self.values[pos]
+
+    def get_blob(self, pos: int) -> Blob | None:
+        """Return the value of a BLOB column at a position."""
+        value = self.get_field(pos)
+        if value is None or isinstance(value, Blob):
+            return value
+        raise TypeError(f"Cannot get Blob from {type(value)} at position {pos}")
 
     def get_row_kind(self) -> RowKind:
         """Return what the row does."""
@@ -150,7 +158,9 @@ def to_table(rows: Iterable[InternalRow], fields: Sequence[DataField]) -> pa.Tab
             raise InvalidInputError(
                 f"rows in the same batch must have the same field set, such as {', '.join(names)}, and not {list(row)}"
             )
-    return pa.table({name: pa.array([row[name] for row in named], to_arrow_type(known[name].type)) for name in names})
+    blobs = {field.name for field in blob_fields(known[name] for name in names)}
+    columns = {name: [to_stored(row[name]) if name in blobs else row[name] for row in named] for name in names}
+    return pa.table({name: pa.array(values, to_arrow_type(known[name].type)) for name, values in columns.items()})
 
 
 def _by_name(row: InternalRow, fields: Sequence[DataField]) -> dict[str, object]:

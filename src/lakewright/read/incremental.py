@@ -23,6 +23,7 @@ from lakewright.lsm.merge_rows import MergeRules, drop_retracts
 from lakewright.lsm.nested_aggregates import row_codes
 from lakewright.lsm.sorted_runs import sections, windows
 from lakewright.metadata.table_store import TableStore
+from lakewright.read.blob_columns import in_form, storages_of
 from lakewright.read.data_file_reader import KeyedFiles, explain_missing_files
 from lakewright.read.data_split import DataSplit, DeletionFile, Deletions
 from lakewright.read.manifest_scan import FileSchemas, Funnel, ScanResult, entry_pruner, scan
@@ -40,6 +41,7 @@ from lakewright.read.split_planning import (
 )
 from lakewright.read.split_reader import SplitReader, Unit, check_places_are_known
 from lakewright.read.time_travel import READERS_MAX, SCAN_MODE, Between, ChangeMode, event_mode, resolve_between
+from lakewright.spec.argument_checks import BlobForm
 from lakewright.spec.manifest import ADD, DataFile, ManifestEntry, is_side_file
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns
 from lakewright.spec.snapshot import CommitKind, Snapshot
@@ -410,7 +412,10 @@ def difference(rows: pa.Table, key: KeyOrder) -> pa.Table:
 def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
     """Yield the rows of an append table that became more (+I) or fewer (-D); rows that only moved cancel out."""
     # Equal rows match equally, so both states can be filtered before they are compared.
-    all_columns = replace(reader, projection=plan_projection(reader.store.schema.fields))
+    # Bytes are compared where bytes are asked for; else it is where they are stored that is compared.
+    projection, is_lazy = plan_projection(reader.store.schema.fields), reader.projection.blobs == "lazy"
+    form: BlobForm = "bytes" if reader.projection.blobs == "bytes" else "descriptor"
+    all_columns = replace(reader, projection=replace(projection, blobs=form))
     parts = [[pa.Table.from_batches([batch]) for batch in all_columns.read(state)] for state in (before, after)]
     rows = pa.concat_tables([all_columns.projection.empty(), *parts[0], *parts[1]])
     gone = sum(part.num_rows for part in parts[0])
@@ -421,7 +426,11 @@ def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> I
     surplus = np.bincount(numbers, weights, minlength=len(firsts)).astype(np.int64)
     at = np.repeat(np.arange(len(surplus)), np.abs(surplus))
     kinds = np.where(surplus[at] > 0, INSERT, DELETE).astype(np.int8)
-    yield from _finished(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds))
+    for batch in _finished(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds)):
+        if is_lazy:
+            yield from in_form(batch, reader.projection.fields, "lazy", storages_of(reader.store))
+        else:
+            yield batch
 
 
 def _read_lists(reader: SplitReader, rows: Projection, split: DataSplit) -> Iterator[pa.RecordBatch]:

@@ -352,9 +352,9 @@ def _measured(store: TableStore, bucket: compaction_plan.BucketFiles) -> BucketF
         partition=store.partition_name(bucket.place[0]),
         bucket=bucket.place[1],
         files=len(bucket.files),
-        rows=_rows(bucket.files),
+        rows=count_rows(bucket.files),
         bytes=_bytes(bucket.files),
-        levels=tuple(Level(level, len(some), _rows(some), _bytes(some)) for level, some in sorted(levels.items())),
+        levels=tuple(Level(level, len(some), count_rows(some), _bytes(some)) for level, some in sorted(levels.items())),
         runs=runs,
         deleted_rows=deleted,
         delete_rows=delete_rows,
@@ -368,10 +368,10 @@ def _reading(store: TableStore, bucket: compaction_plan.BucketFiles, deleted: in
         # Files with large values of other files' rows, or with some of their columns, hold no rows of their own.
         whole = [file for file in bucket.files if not is_side_file(file)]
         distinct = {file.first_row_id: file.row_count for file in whole if file.first_row_id is not None}
-        evolved = store.options.data_evolution_enabled and distinct
-        return 1, max(0, (sum(distinct.values()) if evolved else _rows(whole)) - deleted)
-    if store.options.hides_level_0:
-        return 1, max(0, _rows(file for file in bucket.files if file.level > 0) - deleted)
+        evolved = store.options.data_evolution_enabled() and distinct
+        return 1, max(0, (sum(distinct.values()) if evolved else count_rows(whole)) - deleted)
+    if store.options.hides_level_0():
+        return 1, max(0, count_rows(file for file in bucket.files if file.level > 0) - deleted)
     parts = sections(bucket.files, [field.type for field in store.schema.trimmed_primary_key_fields])
     runs = max((len(part.runs) for part in parts), default=1)
     return runs, max(0, sum(map(_answered, parts)) - deleted)
@@ -379,10 +379,6 @@ def _reading(store: TableStore, bucket: compaction_plan.BucketFiles, deleted: in
 
 def _answered(section: Section) -> int:
     return max(sum(file.row_count - (file.delete_row_count or 0) for file in run) for run in section.runs)
-
-
-def _rows(files: Iterable[DataFile]) -> int:
-    return sum(file.row_count for file in files)
 
 
 def _bytes(files: Iterable[DataFile]) -> int:

@@ -237,11 +237,18 @@ def test_types_without_a_counterpart_are_refused_by_name(
 
 @pytest.mark.parametrize(
     "dtype",
-    [AtomicType("VARIANT"), AtomicType("BLOB"), AtomicType("GEOMETRY")],
+    [AtomicType("VARIANT"), AtomicType("GEOMETRY")],
 )
 def test_what_spark_has_no_type_for_is_refused_by_name(dtype: DataType) -> None:
     with pytest.raises(UnsupportedError, match=r"the column 'c.f0' is .* leave it out with columns"):
         spark_schema([DataField(0, "c", _row(dtype))])
+
+
+def test_blobs_are_binary() -> None:
+    blob = DataField(0, "b", AtomicType("BLOB"))
+    assert spark_schema([blob])["b"].dataType == sql.BinaryType()
+    rows = pa.record_batch({"b": pa.array([b"a", None], pa.large_binary())})
+    assert to_spark_batch(rows, [blob]).to_pydict() == {"b": [b"a", None]}
 
 
 def test_vectors_are_arrays() -> None:

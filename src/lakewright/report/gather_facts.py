@@ -368,9 +368,9 @@ def _reading(store: TableStore, bucket: compaction_plan.BucketFiles, deleted: in
         # Files with large values of other files' rows, or with some of their columns, hold no rows of their own.
         whole = [file for file in bucket.files if not is_side_file(file)]
         distinct = {file.first_row_id: file.row_count for file in whole if file.first_row_id is not None}
-        evolved = store.options.data_evolution_enabled() and distinct
+        evolved = store.options.data_evolution_enabled and distinct
         return 1, max(0, (sum(distinct.values()) if evolved else count_rows(whole)) - deleted)
-    if store.options.hides_level_0():
+    if store.options.hides_level_0:
         return 1, max(0, count_rows(file for file in bucket.files if file.level > 0) - deleted)
     parts = sections(bucket.files, [field.type for field in store.schema.trimmed_primary_key_fields])
     runs = max((len(part.runs) for part in parts), default=1)

@@ -51,7 +51,7 @@ COMPARABLE = frozenset(
     "TIMESTAMP_LTZ".split()
 )
 # The areas of the multimodal tables that are read.
-READ_AREAS: frozenset[str] = frozenset()
+READ_AREAS = frozenset({"variant"})
 SMALL_SPLITS = {"source.split.target-size": "2 kb", "source.split.open-file-cost": "1 b"}
 
 
@@ -140,6 +140,10 @@ def check_live_files(golden: Golden) -> None:
         for e in ([] if latest is None else store.manifests.live(latest))
     ]
     wanted = golden.spec.get("files", [])
+    if wanted and "level" not in wanted[0]:  # of writers whose tables Java does not read
+        facts = itemgetter("file", "rows", "seq", "schemaId")
+        assert sorted(map(facts, found)) == sorted(map(facts, wanted))
+        return
     assert sorted(found, key=itemgetter("file", "level")) == sorted(wanted, key=itemgetter("file", "level"))
     rows = lw.read_table(golden.catalog.get_table(f"{golden.name}$files")).to_pylist()
     listed = sorted((r["file_path"].rsplit("/")[-1], r["bucket"], r["level"], r["record_count"]) for r in rows)

@@ -203,13 +203,6 @@ def test_what_a_sealed_file_lacks_is_damage() -> None:
         read("parquet", data, [DataField(0, "id", AtomicType("STRING"))])
 
 
-def test_a_shredded_variant_is_refused() -> None:
-    kind = pa.struct([("value", pa.binary()), ("metadata", pa.binary()), ("typed_value", pa.int64())])
-    data = foreign(pa.table({"v": pa.array([None], kind)}))
-    with pytest.raises(UnsupportedError, match="'v'"):
-        read("parquet", data, [field("v", "VARIANT")])
-
-
 def test_a_map_in_shared_columns_is_refused() -> None:
     parts = [("__field_mapping", pa.list_(pa.int32())), ("__col_0", pa.int64()), ("__overflow", pa.map_("i4", "i8"))]
     data = foreign(pa.table({"m": pa.array([None], pa.struct(parts))}))

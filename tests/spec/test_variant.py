@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -109,7 +110,7 @@ def test_python_objects_come_back(values: list[object]) -> None:
 
 
 @given(st.lists(JSON), st.sampled_from([None, 1]), st.booleans())
-def test_json_comes_back(values: list[object], indent: int | None, ascii_only: bool) -> None:  # noqa: FBT001
+def test_json_comes_back(values: list[object], indent: int | None, ascii_only: bool) -> None:
     texts = [json.dumps(value, indent=indent, ensure_ascii=ascii_only, default=float) for value in values]
     column = variant.from_json(pa.chunked_array([texts, [None]], pa.string()))
     for text, found in zip(texts, variant.to_json(column).to_pylist(), strict=False):
@@ -148,11 +149,8 @@ def test_damaged_bytes_are_noticed_or_read(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         del damaged[1][data.draw(st.integers(0, len(damaged[1]))) :]
     column = cells([(damaged[0].hex(), damaged[1].hex()), ("010000", "0c2a")])
-    try:
+    with suppress(CorruptTableError, UnsupportedError):  # nothing else, and no crash
         texts = variant.to_json(column)
-    except (CorruptTableError, UnsupportedError) as error:
-        assert "variant" in str(error)
-    else:
         texts.validate(full=True)
         assert texts[1].as_py() == "42"
 

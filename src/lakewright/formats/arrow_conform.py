@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.errors import CorruptTableError
+from lakewright.formats.variant_shredding import is_shredded, rebuild_variants
+from lakewright.spec.arrow_types import is_variant
 from lakewright.spec.types import UNIT_NANOS
 
 Missing: TypeAlias = Callable[[str], None]  # called with the name of a ROW field that the file lacks; may raise
@@ -36,6 +39,8 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
         return conform(array.storage, target, missing)
     if kinds.is_dictionary(array.type):
         return conform(array.dictionary_decode(), target, missing)
+    if is_variant(target) and is_shredded(array.type):
+        return _shredded(array)
     if kinds.is_struct(target):
         return _struct(array, target, missing)
     if kinds.is_map(target):
@@ -43,6 +48,13 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     if kinds.is_list(target):
         return _list(array, target, missing)
     return _leaf(array, target)
+
+
+def _shredded(array: pa.StructArray) -> pa.StructArray:
+    try:
+        return rebuild_variants(array)
+    except CorruptTableError as error:
+        raise pa.ArrowInvalid(str(error)) from error  # the reader names the file
 
 
 def _struct(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:

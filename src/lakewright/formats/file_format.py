@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.formats.variant_shredding import ShreddingTypes, shredding_types
 from lakewright.spec.column_stats import (
     FULL,
     NONE,
@@ -76,6 +77,7 @@ class WriteOptions:
     row_group_bytes: int = 128 * MIB
     page_bytes: int = MIB
     dictionary: bool = True
+    shredding: ShreddingTypes = ()  # of VARIANT columns, whose parts get typed columns
 
     @classmethod
     def from_core_options(cls, options: CoreOptions, fields: Sequence[DataField], *, level: int = 0) -> WriteOptions:
@@ -91,6 +93,7 @@ class WriteOptions:
             row_group_bytes=block or (parse_memory(own_block) if own_block else 128 * MIB),
             page_bytes=parse_memory(page) if page else MIB,
             dictionary=text.get("parquet.enable.dictionary", "true").strip().lower() != "false",
+            shredding=shredding_types(text),
         )
 
 

@@ -36,7 +36,7 @@ from lakewright.formats.parquet_footer import END, MAGIC, CheckedSource, ColumnC
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.option_values import KIB, MIB
 from lakewright.spec.predicate import Predicate, may_match
-from lakewright.spec.types import BYTES_ROOTS, TEXT_ROOTS, AtomicType, DataField
+from lakewright.spec.types import BYTES_ROOTS, TEXT_ROOTS, DataField
 
 # ---- Prefetch of column chunks ---------------------------------------------------------------------------------------
 # Arrow reads a file object of Python one range after the other, and each range of an object store takes 30 to 100 ms.
@@ -377,7 +377,6 @@ class ParquetFileReader:
                 self._missing(field.name)
                 continue
             stored = schema.field(field.name).type
-            _check_variant(field, stored, self._path)
             check_map_layout(field, stored, self._path)
             chosen += select_leaves(stored, field.type, first[field.name])
             if leaf_count(stored) == 1 and not pa.types.is_nested(stored):
@@ -602,17 +601,3 @@ def _conform_named(column: pa.ChunkedArray, field: pa.Field, missing: Missing) -
         return conform_column(column, field.type, missing)
     except pa.ArrowInvalid as error:
         raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
-
-
-def _check_variant(field: DataField, stored: pa.DataType, path: str) -> None:
-    if (
-        isinstance(field.type, AtomicType)
-        and field.type.root == "VARIANT"
-        and pa.types.is_struct(stored)
-        and stored.get_field_index("typed_value") >= 0
-    ):
-        raise UnsupportedError(
-            f"the column {field.name!r} of the file {path} is a shredded VARIANT; leave the column out",
-            path=path,
-            column=field.name,
-        )

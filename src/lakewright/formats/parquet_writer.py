@@ -44,6 +44,7 @@ from lakewright.formats.parquet_footer import (
     structs_of,
     write_struct,
 )
+from lakewright.formats.variant_shredding import shred_table, shredded_fields
 from lakewright.spec.arrow_types import to_arrow_type, with_field_ids
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, StatsMode, column_stats
 from lakewright.spec.types import DataField, Value
@@ -201,13 +202,14 @@ class ParquetEncoder:
 
     def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
         self.schema = with_field_ids(fields)
-        self.int96 = nanosecond_leaves(self.schema)
+        self._stored_fields = shredded_fields(fields, options.shredding)
+        stored = with_field_ids(self._stored_fields)
+        self.int96 = nanosecond_leaves(stored)
         self._codec = codec_of(_CODECS, options.compression, "parquet")
         self._fields = tuple(fields)
-        self._file_schema = image_schema(self.schema) if self.int96 else self.schema
+        self._file_schema = image_schema(stored) if self.int96 else stored
         self._options = options
-        types = self.schema.types
-        self._bounds = EncoderBounds(fields, types, options.stats)
+        self._bounds = EncoderBounds(fields, stored.types, options.stats)
         self._modes = without_bounds(fields, options.stats) if self.int96 else options.stats
         self._dictionary: list[str] | bool = False
         self._undecided = options.dictionary
@@ -227,11 +229,12 @@ class ParquetEncoder:
         self.check(table)
         group_rows = self.piece_rows(table)
         groups = max(1, -(-table.num_rows // group_rows))
+        stored = shred_table(table, self._fields, self._stored_fields)
         if self._undecided:
-            self._dictionary, self._undecided = dictionary_columns(table.slice(0, group_rows)), False
+            self._dictionary, self._undecided = dictionary_columns(stored.slice(0, group_rows)), False
         stats = StatsCollector(self._fields, self._modes)
         stats.add(table, bounds_later=self._bounds.columns)
-        stored = image_table(table, self._file_schema) if self.int96 else table
+        stored = image_table(stored, self._file_schema) if self.int96 else stored
         pieces = []
         for number in range(groups):
             sink = pa.BufferOutputStream()  # one per row group: small buffers are used again

@@ -83,7 +83,7 @@ def _check_keys(kind: str, schema: TableSchema, names: Sequence[str]) -> None:
         dtype = schema.field(name).type
         if names.count(name) > 1:
             raise InvalidInputError(f"the {kind} names the column {name!r} twice: name it once", column=name)
-        if not isinstance(dtype, AtomicType) or dtype.root in UNSUPPORTED_ROOTS:
+        if not isinstance(dtype, AtomicType) or dtype.root in {*UNSUPPORTED_ROOTS, "VARIANT"}:
             raise InvalidInputError(
                 f"the column {name!r} cannot be part of the {kind}: {dtype} has no order; use a scalar column",
                 column=name,
@@ -201,7 +201,7 @@ def _check_ignored(schema: TableSchema) -> None:
 def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:
     for name in sequence:
         dtype = schema.field(name).type
-        if not isinstance(dtype, AtomicType):
+        if not isinstance(dtype, AtomicType) or dtype.root == "VARIANT":
             raise InvalidInputError(
                 f"'sequence.field' names {name!r}, but {dtype} has no order: use a scalar column",
                 option="sequence.field",
@@ -288,7 +288,7 @@ def check_column_types(schema: TableSchema, before: TableSchema | None = None) -
     if before is not None and not _can_hold(before):
         return
     _check_types(schema.fields, "written")
-    _check_avro(schema)
+    _check_file_types(schema)
 
 
 def _can_hold(schema: TableSchema) -> bool:
@@ -299,16 +299,24 @@ def _can_hold(schema: TableSchema) -> bool:
     return True
 
 
-def _check_avro(schema: TableSchema) -> None:
-    """Raise UnsupportedError for times that Avro, if files of the table are written in it, cannot hold."""
+def _check_file_types(schema: TableSchema) -> None:
+    """Raise UnsupportedError for types that a file format of the table cannot hold."""
     options = schema.core_options
     formats = {options.file_format(), *options.get(CoreOptions.FILE_FORMAT_PER_LEVEL).values()}
     if schema.primary_keys:
         formats.add(options.get(CoreOptions.CHANGELOG_FILE_FORMAT) or options.file_format())
-    if "avro" not in formats:
-        return
     for column in schema.fields:
         for part in types_inside(column.type):
+            others = formats - {"parquet"}
+            if others and isinstance(part, AtomicType) and part.root == "VARIANT":
+                raise UnsupportedError(
+                    f"the column {column.name!r} of type {column.type} cannot be written: only parquet files hold "
+                    f"VARIANT, and the table has {' and '.join(sorted(others))} files; use 'file.format' = parquet",
+                    column=column.name,
+                    type=str(part),
+                )
+            if "avro" not in formats:
+                continue
             limit = _AVRO_PRECISION.get(part.root) if isinstance(part, AtomicType) else None
             if limit is not None and isinstance(part, AtomicType) and part.precision > limit:
                 raise UnsupportedError(

@@ -43,7 +43,6 @@ from lakewright.spec.variant_values import (
 
 VARIANT_TYPE = to_arrow_type(AtomicType("VARIANT"))
 SIZE_MAX = 128 << 20  # of a value, and of its metadata
-_EMPTY = pa.scalar(b"", pa.large_binary())
 _LARGE = 255  # from here on a count takes four bytes
 _DECIMAL_WIDTHS = ((9, 4), (18, 8), (38, 16))  # how many digits, which the scale counts as well, and bytes
 _FIXED = {
@@ -82,7 +81,7 @@ def encode_tree(tree: VariantTree) -> pa.StructArray:
     for start, end in pairwise(bounds[1:]):  # rows are known from the outermost inwards
         row_of[start:end] = row_of[tree.parents[start:end]]
     ids, metadata = _number_keys(tree, row_of, rows)
-    ranks = _sort_ranks(tree.names)
+    ranks = sort_ranks(tree.names)
     counts = np.bincount(tree.parents[rows:], minlength=len(tree.depths))
     below = pa.array([], pa.large_binary())
     for start, end in reversed(list(pairwise(bounds))):
@@ -149,7 +148,7 @@ def encode_nested(
     owner_widths = np.repeat(offset_widths, counts)
     write_unsigned(out, np.repeat(offset_starts, counts) + nth * owner_widths, relative[order], owner_widths)
     write_unsigned(out, offset_starts + counts * offset_widths, np.diff(starts), offset_widths)
-    return pc.binary_join_element_wise(binary_array(heads, out), binary_array(starts, data), _EMPTY)
+    return _concat(binary_array(heads, out), binary_array(starts, data))
 
 
 def encode_scalars(array: pa.Array) -> pa.LargeBinaryArray:
@@ -201,7 +200,11 @@ def encode_dictionaries(counts: Ints, names: pa.LargeBinaryArray) -> pa.LargeBin
     places = np.repeat(at + 1 + widths, counts) + nth * owner_widths
     write_unsigned(out, places, offsets[:-1] - np.repeat(starts[:-1], counts), owner_widths)
     write_unsigned(out, at + 1 + widths * (counts + 1), np.diff(starts), widths)
-    return pc.binary_join_element_wise(binary_array(heads, out), binary_array(starts, data), _EMPTY)
+    return _concat(binary_array(heads, out), binary_array(starts, data))
+
+
+def _concat(heads: pa.LargeBinaryArray, bodies: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    return pc.binary_join_element_wise(heads, bodies, pa.scalar(b"", pa.large_binary()))
 
 
 def _number_keys(tree: VariantTree, row_of: Ints, rows: int) -> tuple[Ints, pa.LargeBinaryArray]:
@@ -220,7 +223,7 @@ def _number_keys(tree: VariantTree, row_of: Ints, rows: int) -> tuple[Ints, pa.L
     return ids, encode_dictionaries(counts, names)
 
 
-def _sort_ranks(names: pa.LargeStringArray) -> Ints:
+def sort_ranks(names: pa.LargeStringArray) -> Ints:
     """Return the rank of each key among all, in the order of UTF-16 units that Java 1.4.2 and 2.0.0 use."""
     texts = names.to_pylist()
     ranks = np.zeros(len(texts) + 1, np.int64)  # the last one is for values without a key, whose key is -1
@@ -288,4 +291,4 @@ def _encode_texts(array: pa.Array, *, is_text: bool) -> pa.LargeBinaryArray:
     out = np.zeros(heads[-1], np.uint8)
     out[at] = np.where(short, lengths << 2 | 1, (STRING if is_text else BINARY) << 2)
     write_unsigned(out, at + 1, lengths, np.where(short, 0, 4))
-    return pc.binary_join_element_wise(binary_array(heads, out), contents, _EMPTY)
+    return _concat(binary_array(heads, out), contents)

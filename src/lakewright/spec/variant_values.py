@@ -345,4 +345,4 @@ def _decimals(data: Bytes, places: Ints, begins: Ints, width: int) -> Iterator[t
 
 
 def _corrupt(reason: str) -> CorruptTableError:
-    return CorruptTableError(f"a variant is damaged: {reason}; restore its file from a backup, or select other columns")
+    return CorruptTableError(f"a variant is damaged: {reason}")

@@ -51,6 +51,7 @@ class KeyDictionaries:
     names: pa.LargeStringArray
     first: Ints
     counts: Ints
+    encoded: pa.LargeBinaryArray  # the dictionaries themselves
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +231,7 @@ def decode_keys(metadata: pa.LargeBinaryArray) -> tuple[Ints, KeyDictionaries]:
     if np.any(lengths < 0) or np.any(begins + lengths > limits[owners]):
         raise _corrupt("its metadata has keys outside of it")
     names = as_text(gather(data, begins, lengths))
-    return encoded.indices.to_numpy().astype(np.int64), KeyDictionaries(names, first, counts)
+    return encoded.indices.to_numpy().astype(np.int64), KeyDictionaries(names, first, counts, encoded.dictionary)
 
 
 # ---- bytes -----------------------------------------------------------------------------------------------------------

@@ -77,6 +77,47 @@ def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
 
 
+def fill_required(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in which fields that are NOT NULL have values under null rows, as Arrow's parquet writer asks."""
+    if not pa.types.is_nested(column.type):
+        return column
+    return pa.chunked_array([_fill_required(chunk) for chunk in column.chunks], column.type)
+
+
+def _fill_required(array: pa.Array) -> pa.Array:
+    kinds = pa.types
+    if kinds.is_struct(array.type):
+        children = [_fill_required(array.field(number)) for number in range(array.type.num_fields)]
+        filled = [
+            _without_nulls(child) if not field.nullable and _are_hidden(child, array) else child
+            for field, child in zip(array.type, children, strict=True)
+        ]
+        return rebuild_struct(array, array.type, filled)
+    if kinds.is_map(array.type):
+        entries = pa.StructArray.from_arrays(
+            [_fill_required(array.keys), _fill_required(array.items)],
+            fields=[array.type.key_field, array.type.item_field],
+        )
+        return rebuild_list(array, array.type, entries)
+    if kinds.is_list(array.type):
+        return rebuild_list(array, array.type, _fill_required(array.values))
+    return array
+
+
+def _are_hidden(child: pa.Array, parent: pa.Array) -> bool:
+    """Return whether a field has nulls, and all of them are under null rows."""
+    return bool(child.null_count) and not pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py()
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    if pa.types.is_struct(array.type):
+        fields = [array.field(number) for number in range(array.type.num_fields)]
+        return _fill_required(pa.StructArray.from_arrays(fields, fields=list(array.type)))
+    values = [array.values] if pa.types.is_list(array.type) or pa.types.is_map(array.type) else None
+    buffers = array.buffers()[1 : array.type.num_buffers]
+    return pa.Array.from_buffers(array.type, len(array), [None, *buffers], 0, array.offset, children=values)
+
+
 def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:
     """Return a list or map array with other values in place of all `array.values`, sharing offsets and nulls."""
     return pa.Array.from_buffers(

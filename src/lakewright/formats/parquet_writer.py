@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakewright.formats.arrow_conform import rebuild_list, rebuild_struct
+from lakewright.formats.arrow_conform import fill_required, rebuild_list, rebuild_struct
 from lakewright.formats.file_format import (
     SEAL_BYTES,
     Encoded,
@@ -230,6 +230,7 @@ class ParquetEncoder:
         group_rows = self.piece_rows(table)
         groups = max(1, -(-table.num_rows // group_rows))
         stored = shred_table(table, self._fields, self._stored_fields)
+        stored = pa.Table.from_arrays([fill_required(column) for column in stored.columns], schema=stored.schema)
         if self._undecided:
             self._dictionary, self._undecided = dictionary_columns(stored.slice(0, group_rows)), False
         stats = StatsCollector(self._fields, self._modes)

@@ -81,8 +81,8 @@ def extracted(
         found, inner = find_values(nodes, path)
         return combine([(rows[found], cast_found(inner, kind, zone, safe=safe))], len(column))
 
-    constants = (*(f"{type(step).__name__} {step}" for step in path), safe)
-    return TypedSql(binder.functions.call_columns("variant_get", run, kind, [value], *constants), kind, shown)
+    steps = tuple(f"{type(step).__name__} {step}" for step in path)
+    return TypedSql(binder.functions.call_columns("variant_get", run, kind, [value], steps, safe), kind, shown)
 
 
 def _to_json(binder: Binder, values: list[TypedSql]) -> TypedSql:

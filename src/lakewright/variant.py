@@ -74,8 +74,8 @@ def to_python(column: Column) -> list[object]:
 
     The classes are dict, list, str, bytes, bool, int, float, Decimal, date, datetime and UUID.
 
-    >>> to_python(from_python([{"day": date(2024, 10, 4)}]))
-    [{'day': datetime.date(2024, 10, 4)}]
+    >>> to_python(from_json(['{"a": [1, 2.5]}', "null"]))
+    [{'a': [1, Decimal('2.5')]}, None]
     """
     found: list[object] = []
     for piece in _pieces(_as_variants(column)):

@@ -64,7 +64,7 @@ honoured
     file.format.per.level file.compression file.compression.per.level file.compression.zstd-level file.block-size
     file.suffix.include.compression parquet.enable.dictionary target-file-size target-file-row-num
     metadata.stats-mode metadata.stats-mode.per.level metadata.stats-dense-store
-    metadata.stats-keep-first-n-columns
+    metadata.stats-keep-first-n-columns variant.shreddingSchema
 
 refused when read or written: manifests of other formats than Avro are not read here: read the table with Java, and
 make it again without the option
@@ -98,14 +98,17 @@ refused when written: the columns that it names are of a type (BLOB, VECTOR) wit
 does not write: leave the option out, or write the table with Java
     blob-field blob-descriptor-field blob-view-field vector-field video-frame-field
 
-harmless: only for BLOB, VARIANT and VECTOR columns, which are refused by their type
+harmless: only for BLOB and VECTOR columns, which are refused by their type
     blob-as-descriptor blob-compaction.enabled blob-descriptor.source-table blob-view.resolve.enabled
     blob-write-null-on-fetch-failure blob-write-null-on-missing-file blob.copy-buffer-size blob.split-by-file-size
-    blob.target-file-size lookup.blob-as-descriptor variant.inferShreddingSchema variant.shreddingSchema
+    blob.target-file-size lookup.blob-as-descriptor vector.file.format vector.target-file-size
+    cache.blob-index.max-size
+
+harmless: how a writer infers the typed columns of a VARIANT; files without them hold the same values
+    variant.inferShreddingSchema
     variant.shredding.adaptive.maxInferBufferRow variant.shredding.adaptive.retentionRatio
     variant.shredding.inferenceMode variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth
-    variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio vector.file.format
-    vector.target-file-size cache.blob-index.max-size
+    variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio
 
 harmless: only for format tables, which 'type' refuses
     format-table.commit-hive-sync-url format-table.file.compression format-table.implementation
@@ -415,8 +418,8 @@ FAMILIES: tuple[tuple[re.Pattern[str], str, OptionRule], ...] = (
         OptionRule(Handling.HARMLESS, "only for 'metadata.iceberg.storage'"),
     ),
     (
-        re.compile(r"parquet\.(block|page)\.size"),
-        "parquet.block.size, parquet.page.size",
+        re.compile(r"parquet\.((block|page)\.size|variant\.shreddingSchema)"),
+        "parquet.block.size, parquet.page.size, parquet.variant.shreddingSchema",
         OptionRule(Handling.HONOURED),
     ),
     (

@@ -51,7 +51,7 @@ COMPARABLE = frozenset(
     "TIMESTAMP_LTZ".split()
 )
 # The areas of the multimodal tables that are read.
-READ_AREAS: frozenset[str] = frozenset({"blob", "lance", "other", "shred", "vector"})
+READ_AREAS: frozenset[str] = frozenset({"blob", "lance", "other", "shred", "variant", "vector"})
 SMALL_SPLITS = {"source.split.target-size": "2 kb", "source.split.open-file-cost": "1 b"}
 
 

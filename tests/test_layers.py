@@ -11,7 +11,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent.parent / "src" / "lakewright"
 # Packages and modules directly below src/lakewright, from the lowest layer to the highest; design/0001 has the reasons.
 LAYERS = [
-    "errors version engine_registry metrics display spec",
+    "errors version engine_registry metrics display spec variant",
     "storage formats lsm",
     "metadata",
     "commit read",

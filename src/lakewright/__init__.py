@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakewright.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from lakewright import variant as variant
     from lakewright.catalog.rest_catalog import RESTCatalog as RESTCatalog
     from lakewright.catalog.sql_catalog import JdbcCatalog as JdbcCatalog
     from lakewright.integrations.duckdb_relation import duckdb_relation as duckdb_relation
@@ -91,6 +92,8 @@ else:
         """Load all public names when the first one is asked for; catalogs on servers and SQL when they are named."""
         if name in _BY_KIND:
             return _load(name)
+        if name == "variant":
+            return importlib.import_module("lakewright.variant")
         if name.startswith("_") and name != "__all__":  # what Python and its tools look for in any module
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         public = importlib.import_module("lakewright.public")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakewright as lw
+from lakewright import variant
 from lakewright.cli.cli_results import csv_lines, json_rows, render_table
 from lakewright.cli.main import main
 from lakewright.cli.sql_command import argument, engine_message, rows_of
@@ -190,12 +191,14 @@ def test_values_in_json() -> None:
     zoned = pa.array([datetime(2026, 1, 31, tzinfo=UTC)], pa.timestamp("us", "UTC"))
     maps = pa.array([[("k", Decimal("1.0"))]], pa.map_(pa.string(), pa.decimal128(3, 1)))
     structs = pa.array([{"x": b"\xff", "y": float("-inf")}])
-    (row,) = json_rows(pa.table({"n": nano, "z": zoned, "m": maps, "s": structs}))
+    variants = variant.from_json(['{"a":[1.5,null]}'])
+    (row,) = json_rows(pa.table({"n": nano, "z": zoned, "m": maps, "s": structs, "v": variants}))
     assert row == {
         "n": "1970-01-01 00:00:01.500000001",
         "z": "2026-01-31 00:00:00+00:00",
         "m": {"k": "1.0"},
         "s": {"x": "ff", "y": "-Infinity"},
+        "v": {"a": [1.5, None]},
     }
 
 

@@ -203,11 +203,6 @@ def test_what_a_sealed_file_lacks_is_damage() -> None:
         read("parquet", data, [DataField(0, "id", AtomicType("STRING"))])
 
 
-def test_a_shredded_variant_is_refused() -> None:
-    kind = pa.struct([("value", pa.binary()), ("metadata", pa.binary()), ("typed_value", pa.int64())])
-    data = foreign(pa.table({"v": pa.array([None], kind)}))
-    with pytest.raises(UnsupportedError, match="'v'"):
-        read("parquet", data, [field("v", "VARIANT")])
 
 
 class Failing(io.BytesIO):

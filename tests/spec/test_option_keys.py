@@ -32,7 +32,7 @@ METHODS = {
 # Options that are done about in part: the reason of each says which part.
 IN_PART: set[str] = set()
 # Options that are read as text, because they are not of tables or not of one value.
-BY_TEXT = {"metastore", "warehouse", "parquet.enable.dictionary"}
+BY_TEXT = {"metastore", "warehouse", "parquet.enable.dictionary", "variant.shreddingSchema"}
 # Options that are about other options.
 ABOUT_OPTIONS = {"deletion-vectors.modifiable"}
 

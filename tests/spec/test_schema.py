@@ -412,11 +412,9 @@ def test_unusual_names_are_fine() -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        created(columns(INT, AtomicType("VARIANT"))),
         created(columns(INT, AtomicType("BLOB"))),
         created(columns(INT, AtomicType("GEOMETRY(OGC:CRS84)"))),
         created(columns(INT, ArrayType(nullable=True, element_type=VECTOR))),
-        created(columns(INT, RowType(nullable=True, fields=[DataField(0, "x", AtomicType("VARIANT"))]))),
         created().with_options({"type": "format-table"}),
         created().with_options({"chain-table.enabled": True}),
     ],

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakewright import variant
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType, VectorType
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -125,6 +126,8 @@ def _atomic(scalar: pa.Scalar, dtype: AtomicType) -> Any:  # noqa: ANN401
             days, rest = divmod(seconds, 86400)
             text = f"{_day(days)}T{_clock(rest)}.{fraction * (10**9 // per_second):09d}"
             return text + "Z" if dtype.root == "TIMESTAMP_LTZ" else text
+        case "VARIANT":
+            return {"json": json.loads(variant.to_json(pa.array([scalar.as_py()], scalar.type))[0].as_py())}
         case _:
             return scalar.as_py()
 
@@ -154,6 +157,8 @@ def _settled(cell: Any, dtype: DataType) -> Any:  # noqa: ANN401
             return sorted(([_settled(k, element), v] for k, v in cell), key=json.dumps)
         case RowType(fields=fields):
             return {field.name: _settled(cell[field.name], field.type) for field in fields}
+        case AtomicType(root="VARIANT"):
+            return {"json": json.loads(cell["json"])}
         case AtomicType(root="FLOAT" | "DOUBLE") if isinstance(cell, int):
             return float(cell)
         case _:

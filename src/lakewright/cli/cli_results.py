@@ -27,12 +27,14 @@ import pyarrow.parquet as pq
 from lakewright.cli.cli_options import Arguments, CliOption, count, option
 from lakewright.cli.cli_output import CommandOutput
 from lakewright.errors import InvalidInputError, pluralize
+from lakewright.spec.arrow_types import is_variant
+from lakewright.variant import to_json
 
 # ---- Formats ---------------------------------------------------------------------------------------------------------
 # Values as text: NULL is an empty field of csv (an empty text is `""`) and `null` in JSON; numbers are written in
 # full; decimals and times are texts in JSON, as in the other commands; binary values are hexadecimal; nested values
-# are JSON. Invariant: csv is that of RFC 4180 (commas, CRLF, quotes where they are needed), and a cell that
-# is shown to people has no control characters.
+# and variants are JSON. Invariant: csv is that of RFC 4180 (commas, CRLF, quotes where they are needed), and a cell
+# that is shown to people has no control characters.
 
 FORMATS = ("table", "csv", "json", "jsonl", "parquet", "arrow")
 BINARY = ("parquet", "arrow")
@@ -133,12 +135,13 @@ def json_rows(table: pa.Table) -> Iterator[dict[str, object]]:
 def _rows(table: pa.Table) -> Iterator[tuple[object, ...]]:
     """Yield the rows as values of Python; maps are dicts, and times of nanoseconds are texts."""
     for batch in table.to_batches(max_chunksize=8192):
-        columns = [_values(batch.column(at)) for at in range(batch.num_columns)]
+        columns = [_values(batch.column(at), field.type) for at, field in enumerate(batch.schema)]
         yield from zip(*columns, strict=True) if columns else ()
 
 
-def _values(column: pa.Array) -> list[object]:
-    kind = column.type
+def _values(column: pa.Array, kind: pa.DataType) -> list[object]:
+    if is_variant(kind):
+        return [None if text is None else json.loads(text) for text in to_json(column).to_pylist()]
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         texts = pc.cast(column.cast(pa.timestamp("ns")), pa.string()).to_pylist()
         zone = "" if kind.tz is None else "+00:00"

@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakewright.errors import CorruptTableError
+from lakewright.formats.variant_shredding import is_shredded, rebuild_variants
+from lakewright.spec.arrow_types import is_variant
 from lakewright.spec.types import UNIT_NANOS
 
 Missing: TypeAlias = Callable[[str], None]  # called with the name of a ROW field that the file lacks; may raise
@@ -36,6 +39,8 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
         return conform(array.storage, target, missing)
     if kinds.is_dictionary(array.type):
         return conform(array.dictionary_decode(), target, missing)
+    if is_variant(target) and is_shredded(array.type):
+        return _shredded(array)
     if kinds.is_struct(target):
         return _struct(array, target, missing)
     if kinds.is_map(target):
@@ -45,6 +50,13 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     if kinds.is_fixed_size_list(target):
         return lists_to_vectors(_list(array, pa.list_(target.value_field), missing), target)
     return _leaf(array, target)
+
+
+def _shredded(array: pa.StructArray) -> pa.StructArray:
+    try:
+        return rebuild_variants(array)
+    except CorruptTableError as error:
+        raise pa.ArrowInvalid(str(error)) from error  # the reader names the file
 
 
 def _struct(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
@@ -78,6 +90,47 @@ def rebuild_struct(array: pa.Array, target: pa.DataType, children: list[pa.Array
     """Return a struct array with other children of the same length, and the nulls of the old one."""
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def fill_required(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column in which fields that are NOT NULL have values under null rows, as Arrow's parquet writer asks."""
+    if not pa.types.is_nested(column.type):
+        return column
+    return pa.chunked_array([_fill_required(chunk) for chunk in column.chunks], column.type)
+
+
+def _fill_required(array: pa.Array) -> pa.Array:
+    kinds = pa.types
+    if kinds.is_struct(array.type):
+        children = [_fill_required(array.field(number)) for number in range(array.type.num_fields)]
+        filled = [
+            _without_nulls(child) if not field.nullable and _are_hidden(child, array) else child
+            for field, child in zip(array.type, children, strict=True)
+        ]
+        return rebuild_struct(array, array.type, filled)
+    if kinds.is_map(array.type):
+        entries = pa.StructArray.from_arrays(
+            [_fill_required(array.keys), _fill_required(array.items)],
+            fields=[array.type.key_field, array.type.item_field],
+        )
+        return rebuild_list(array, array.type, entries)
+    if kinds.is_list(array.type):
+        return rebuild_list(array, array.type, _fill_required(array.values))
+    return array
+
+
+def _are_hidden(child: pa.Array, parent: pa.Array) -> bool:
+    """Return whether a field has nulls, and all of them are under null rows."""
+    return bool(child.null_count) and not pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py()
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    if pa.types.is_struct(array.type):
+        fields = [array.field(number) for number in range(array.type.num_fields)]
+        return _fill_required(pa.StructArray.from_arrays(fields, fields=list(array.type)))
+    values = [array.values] if pa.types.is_list(array.type) or pa.types.is_map(array.type) else None
+    buffers = array.buffers()[1 : array.type.num_buffers]
+    return pa.Array.from_buffers(array.type, len(array), [None, *buffers], 0, array.offset, children=values)
 
 
 def rebuild_list(array: pa.Array, target: pa.DataType, values: pa.Array) -> pa.Array:

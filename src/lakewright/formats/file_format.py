@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from lakewright.errors import CorruptTableError, InvalidInputError, LakewrightError
+from lakewright.formats.variant_shredding import ShreddingTypes, shredding_types
 from lakewright.spec.column_stats import (
     FULL,
     NONE,
@@ -73,6 +74,7 @@ class WriteOptions:
     row_group_bytes: int = 128 * MIB
     page_bytes: int = MIB
     dictionary: bool = True
+    shredding: ShreddingTypes = ()  # of VARIANT columns, whose parts get typed columns
 
     @classmethod
     def from_table_options(cls, options: TableOptions, fields: Sequence[DataField], *, level: int = 0) -> WriteOptions:
@@ -88,6 +90,7 @@ class WriteOptions:
             row_group_bytes=block or (parse_memory(own_block) if own_block else 128 * MIB),
             page_bytes=parse_memory(page) if page else MIB,
             dictionary=text.get("parquet.enable.dictionary", "true").strip().lower() != "false",
+            shredding=shredding_types(text),
         )
 
 

@@ -36,7 +36,7 @@ from lakewright.formats.shared_maps import SharedMap, read_shared_map
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.option_values import KIB, MIB
 from lakewright.spec.predicate import Predicate, may_match
-from lakewright.spec.types import BYTES_ROOTS, TEXT_ROOTS, AtomicType, DataField
+from lakewright.spec.types import BYTES_ROOTS, TEXT_ROOTS, DataField
 
 # ---- Prefetch of column chunks ---------------------------------------------------------------------------------------
 # Arrow reads a file object of Python one range after the other, and each range of an object store takes 30 to 100 ms.
@@ -383,7 +383,6 @@ class ParquetFileReader:
                 self._missing(field.name)
                 continue
             stored = schema.field(field.name).type
-            _check_variant(field, stored, self._path)
             shared = read_shared_map(field, schema.field(field.name), self._path)
             if shared is not None:
                 self._shared_maps[field.name] = shared
@@ -618,17 +617,3 @@ def _conform_named(
         return conform(column, field.type, missing)
     except pa.ArrowInvalid as error:
         raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
-
-
-def _check_variant(field: DataField, stored: pa.DataType, path: str) -> None:
-    if (
-        isinstance(field.type, AtomicType)
-        and field.type.root == "VARIANT"
-        and pa.types.is_struct(stored)
-        and stored.get_field_index("typed_value") >= 0
-    ):
-        raise UnsupportedError(
-            f"the column {field.name!r} of the file {path} is a shredded VARIANT; leave the column out",
-            path=path,
-            column=field.name,
-        )

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakewright.formats.arrow_conform import rebuild_list, rebuild_struct
+from lakewright.formats.arrow_conform import fill_required, rebuild_list, rebuild_struct
 from lakewright.formats.file_format import (
     SEAL_BYTES,
     Encoded,
@@ -44,6 +44,7 @@ from lakewright.formats.parquet_footer import (
     structs_of,
     write_struct,
 )
+from lakewright.formats.variant_shredding import shred_table, shredded_fields
 from lakewright.spec.arrow_types import to_arrow_schema, to_arrow_type, with_field_ids
 from lakewright.spec.column_stats import COUNTS, FULL, NONE, StatsMode, column_stats
 from lakewright.spec.types import DataField, Value
@@ -206,15 +207,15 @@ class ParquetEncoder:
 
     def __init__(self, fields: Sequence[DataField], options: WriteOptions) -> None:
         self.schema = to_arrow_schema(fields)
-        file_schema = with_field_ids(fields)
-        self.int96 = nanosecond_leaves(file_schema)
+        self._stored_fields = shredded_fields(fields, options.shredding)
+        stored = with_field_ids(self._stored_fields)
+        self.int96 = nanosecond_leaves(stored)
         self._codec = codec_of(_CODECS, options.compression, "parquet")
         self._fields = tuple(fields)
-        self._file_schema = image_schema(file_schema) if self.int96 else file_schema
-        self._converts = self._file_schema.types != self.schema.types
+        self._file_schema = image_schema(stored) if self.int96 else stored
+        self._converts = self._file_schema.types != to_arrow_schema(self._stored_fields).types
         self._options = options
-        types = self.schema.types
-        self._bounds = EncoderBounds(fields, types, options.stats)
+        self._bounds = EncoderBounds(fields, stored.types, options.stats)
         self._modes = without_bounds(fields, options.stats) if self.int96 else options.stats
         self._dictionary: list[str] | bool = False
         self._undecided = options.dictionary
@@ -234,11 +235,13 @@ class ParquetEncoder:
         self.check(table)
         group_rows = self.piece_rows(table)
         groups = max(1, -(-table.num_rows // group_rows))
+        stored = shred_table(table, self._fields, self._stored_fields)
+        stored = pa.Table.from_arrays([fill_required(column) for column in stored.columns], schema=stored.schema)
         if self._undecided:
-            self._dictionary, self._undecided = dictionary_columns(table.slice(0, group_rows)), False
+            self._dictionary, self._undecided = dictionary_columns(stored.slice(0, group_rows)), False
         stats = StatsCollector(self._fields, self._modes)
         stats.add(table, bounds_later=self._bounds.columns)
-        stored = image_table(table, self._file_schema) if self._converts else table
+        stored = image_table(stored, self._file_schema) if self._converts else stored
         pieces = []
         for number in range(groups):
             sink = pa.BufferOutputStream()  # one per row group: small buffers are used again

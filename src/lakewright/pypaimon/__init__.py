@@ -198,6 +198,7 @@ from lakewright.pypaimon.compat_values import (
     local_datetime_to_millis,
     local_datetime_to_system_zone_millis,
 )
+from lakewright.pypaimon.compat_variant import GenericVariant, variant_get, variant_to_pylist
 from lakewright.pypaimon.compat_write import (
     BatchTableWrite,
     BatchWriteBuilder,
@@ -301,6 +302,7 @@ __all__ = [
     "GenericRow",
     "GenericRowDeserializer",
     "GenericRowSerializer",
+    "GenericVariant",
     "GetTagResponse",
     "HdfsOptions",
     "Identifier",
@@ -429,4 +431,6 @@ __all__ = [
     "serialize_commit_message",
     "source_col",
     "target_col",
+    "variant_get",
+    "variant_to_pylist",
 ]

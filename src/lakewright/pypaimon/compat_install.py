@@ -59,6 +59,8 @@ common.time_utils                     duration_to_iso8601 duration_to_json_secon
 consumer                              Consumer ConsumerManager
 consumer.consumer                     Consumer
 consumer.consumer_manager             ConsumerManager
+data                                  variant_get variant_to_pylist
+data.generic_variant                  GenericVariant
 data.timestamp                        Timestamp
 filesystem.local_file_io              LocalFileIO
 manifest.schema.data_file_meta        DataFileMeta

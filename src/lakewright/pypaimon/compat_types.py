@@ -29,6 +29,7 @@ from lakewright.spec.arrow_types import (
 )
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import JSON
+from lakewright.spec.variant_encoding import VARIANT_TYPE
 
 # ---- Data types ------------------------------------------------------------------------------------------------------
 # A type of lakewright, such as one of `table.fields`, is an instance of the class of the same name here, and equal
@@ -344,18 +345,18 @@ class PyarrowFieldParser:
             )
         if pa.types.is_large_binary(pa_type):
             return AtomicType("BLOB", nullable)
-        return from_core(from_arrow_type(pa_type, nullable=nullable))
+        return from_core(from_arrow_type(_with_variant_types(pa_type), nullable=nullable))
 
     @staticmethod
     def to_paimon_field(field_idx: int, pa_field: pa.Field) -> DataField:
         """Return an Arrow field as a column."""
-        (field,) = from_arrow_schema(pa.schema([pa_field]), declared=True)
+        (field,) = from_arrow_schema(_with_variants(pa.schema([pa_field])), declared=True)
         return DataField(field_idx, field.name, from_core(field.type), field.description)
 
     @staticmethod
     def to_paimon_schema(pa_schema: pa.Schema) -> list[DataField]:
         """Return Arrow fields as columns, numbered from 0."""
-        return [field_from_core(field) for field in from_arrow_schema(pa_schema, declared=True)]
+        return [field_from_core(field) for field in from_arrow_schema(_with_variants(pa_schema), declared=True)]
 
 
 def is_system_field_id(field_id: int) -> bool:
@@ -392,6 +393,25 @@ def is_variant_struct(pa_type: pa.StructType) -> bool:
     """Return whether an Arrow struct is how a VARIANT is stored: `value` and `metadata`, both binary and never null."""
     parts = {part.name: pa.types.is_binary(part.type) and not part.nullable for part in pa_type}
     return parts == {"value": True, "metadata": True}
+
+
+def _with_variants(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in which every struct of `value` and `metadata` is marked as a VARIANT, as pypaimon takes it."""
+    return pa.schema([field.with_type(_with_variant_types(field.type)) for field in schema], schema.metadata)
+
+
+def _with_variant_types(pa_type: pa.DataType) -> pa.DataType:
+    kinds = pa.types
+    if kinds.is_struct(pa_type):
+        if is_variant_struct(pa_type):
+            return VARIANT_TYPE
+        return pa.struct([field.with_type(_with_variant_types(field.type)) for field in pa_type])
+    if kinds.is_map(pa_type):
+        key, item = pa_type.key_field, pa_type.item_field
+        return pa.map_(key.with_type(_with_variant_types(key.type)), item.with_type(_with_variant_types(item.type)))
+    if kinds.is_list(pa_type):
+        return pa.list_(pa_type.value_field.with_type(_with_variant_types(pa_type.value_type)))
+    return pa_type
 
 
 def reassign_field_id(data_type: core_types.DataType, field_id: AtomicInteger) -> Any:  # noqa: ANN401 - as from_core

@@ -102,9 +102,8 @@ class Feature(Enum):
     VARIANT = _Facts(
         "a type for columns of VARIANT",
         "4.0",
-        "such columns are refused on every release",
+        "leave such columns out with columns=[...], or read and write the table without Spark",
         _has("sql.types", "VariantType"),
-        is_replaced=True,
     )
     PLACEMENT = _Facts(
         "shuffles to a task by its number (DataFrame.repartitionById)",

@@ -10,7 +10,7 @@ level and a column's description is the field's comment. Values are the same on 
   the format as TIME, so such columns go through `mapInArrow`. PySpark before 4.1 has no such type: they are refused.
 
 CHAR and VARCHAR are plain strings: Spark keeps their lengths only in its own catalog. A MULTISET is a map from elements
-to counts. VARIANT, GEOMETRY and GEOGRAPHY are refused with the name of the column.
+to counts. VARIANT needs PySpark 4.0. GEOMETRY and GEOGRAPHY are refused with the name of the column.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pyspark.sql import types as sql
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.formats.arrow_conform import conform
 from lakewright.spark.spark_features import CalendarIntervalType, Feature, TimeType, VariantType, require
+from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.types import (
     MILLIS_PRECISION,
     ArrayType,
@@ -71,6 +72,9 @@ def spark_type(dtype: DataType, *, column: str = "") -> sql.DataType:
         case AtomicType(root="TIME"):
             require(Feature.TIME, f"the column {column!r} is {dtype}", column=column)
             return TimeType(6)
+        case AtomicType(root="VARIANT"):
+            require(Feature.VARIANT, f"the column {column!r} is {dtype}", column=column)
+            return VariantType()
         case ArrayType() | VectorType():
             element = spark_type(dtype.element, column=f"{column}.element")
             return sql.ArrayType(element, containsNull=dtype.element.nullable)
@@ -165,6 +169,7 @@ _ARROW: tuple[tuple[type[sql.DataType], pa.DataType], ...] = (
     (sql.TimestampNTZType, pa.timestamp("us")),
     (sql.DayTimeIntervalType, pa.duration("us")),
     (sql.NullType, pa.null()),
+    (VariantType, to_arrow_type(AtomicType("VARIANT"))),
 )
 
 
@@ -214,10 +219,10 @@ _NAMES: tuple[tuple[type[sql.DataType], str], ...] = (
     (sql.DateType, "DATE"),
     (sql.TimestampNTZType, "TIMESTAMP(6)"),
     (sql.TimestampType, "TIMESTAMP(6) WITH LOCAL TIME ZONE"),
+    (VariantType, "VARIANT"),
 )
 _REMEDIES: tuple[tuple[type[sql.DataType], str], ...] = (
     (sql.NullType, "a column needs a type: cast it, for example to string"),
-    (VariantType, "VARIANT columns are not supported: turn it into text with to_json"),
     (sql.DayTimeIntervalType, "the format has no intervals: store the number of seconds"),
     (sql.YearMonthIntervalType, "the format has no intervals: store the number of months"),
     (CalendarIntervalType, "the format has no intervals: store the numbers of months, days and seconds"),
@@ -251,12 +256,11 @@ def _data_type(dtype: sql.DataType, nullable: bool, column: str) -> DataType:  #
     raise _refusal(dtype, column)
 
 
-def _refusal(dtype: sql.DataType, column: str) -> InvalidInputError | UnsupportedError:
+def _refusal(dtype: sql.DataType, column: str) -> InvalidInputError:
     """Return the error for a Spark type that no column can have."""
     remedy = "a struct needs at least one field" if isinstance(dtype, sql.StructType) else "the format has no such type"
     remedy = next((text for kind, text in _REMEDIES if isinstance(dtype, kind)), remedy)
-    error = UnsupportedError if isinstance(dtype, VariantType) else InvalidInputError
-    return error(
+    return InvalidInputError(
         f"the column {column!r} has the Spark type {dtype.simpleString()}: {remedy}, or drop the column",
         column=column,
         type=dtype.simpleString(),

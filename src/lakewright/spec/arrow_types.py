@@ -32,6 +32,9 @@ from lakewright.spec.types import (
 
 FIELD_ID = b"PARQUET:field_id"
 DESCRIPTION = b"description"
+# Spark marks the field `metadata` of a VARIANT with this, which tells it from a struct of the same fields.
+VARIANT_MARK = {b"variant": b"true"}
+VARIANT_FIELDS = ("value", "metadata")
 
 # Ids of list elements, map keys and map values are derived from the nearest enclosing field: 1024 levels fit between
 # two fields, and the ids of keys grow downwards so that they never equal those of values.
@@ -83,7 +86,12 @@ _FROM_SIMPLE: dict[pa.DataType, str] = {
     pa.float16(): "FLOAT",
 }
 # Extension types whose storage says all that their values mean, by name.
-_EXTENSIONS = {"arrow.uuid": "BINARY(16)", "arrow.json": "STRING", "lakewright.blob": "BLOB"}
+_EXTENSIONS = {
+    "arrow.uuid": "BINARY(16)",
+    "arrow.json": "STRING",
+    "arrow.parquet.variant": "VARIANT",
+    "lakewright.blob": "BLOB",
+}
 _PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 _UNSUPPORTED: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_large_binary, "it would become a BLOB inside a column, which is not supported: use pa.binary()"),
@@ -197,7 +205,19 @@ def _simple_type(arrow: pa.DataType) -> str | None:
         return f"TIMESTAMP({_PRECISION[arrow.unit]}){zone}"
     if kinds.is_fixed_size_binary(arrow):
         return f"BINARY({arrow.byte_width})"
+    if is_variant(arrow):
+        return "VARIANT"
     return _FROM_SIMPLE.get(arrow)
+
+
+def is_variant(arrow: pa.DataType) -> bool:
+    """Return whether an Arrow type is that of VARIANT columns, and not of a ROW with the same fields."""
+    if not pa.types.is_struct(arrow):
+        return False
+    marks = [field.metadata or {} for field in arrow if field.name == "metadata"]
+    return {field.name for field in arrow} == set(VARIANT_FIELDS) and any(
+        VARIANT_MARK.items() <= m.items() for m in marks
+    )
 
 
 def _inside(field: pa.Field, ids: Iterator[int]) -> DataType:
@@ -229,7 +249,7 @@ def _misfits(arrow: pa.DataType, column: str, *, declared: bool) -> Iterator[_Mi
     elif kinds.is_map(arrow):
         yield from _misfits(arrow.key_type, f"{column}.key", declared=declared)
         yield from _misfits(arrow.item_type, f"{column}.value", declared=declared)
-    elif kinds.is_struct(arrow):
+    elif kinds.is_struct(arrow) and not is_variant(arrow):
         if arrow.num_fields == 0:
             yield _Misfit(column, arrow, "a struct without fields: give it at least one", is_unsupported=False)
         for field in arrow:
@@ -327,11 +347,11 @@ def _atomic(dtype: AtomicType, place: _Place | None) -> pa.DataType:
         case "TIMESTAMP_LTZ":
             return pa.timestamp(time_unit(dtype.precision), tz="UTC")
         case "VARIANT":
-            numbers = (None, None) if place is None else ({FIELD_ID: "0"}, {FIELD_ID: "1"})
+            value, metadata = ({}, {}) if place is None else ({FIELD_ID: b"0"}, {FIELD_ID: b"1"})
             return pa.struct(
                 [
-                    pa.field(name, pa.binary(), nullable=False, metadata=metadata)
-                    for name, metadata in zip(("value", "metadata"), numbers, strict=True)
+                    pa.field("value", pa.binary(), nullable=False, metadata=value),
+                    pa.field("metadata", pa.binary(), nullable=False, metadata={**metadata, **VARIANT_MARK}),
                 ]
             )
         case "UNKNOWN":

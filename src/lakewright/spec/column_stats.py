@@ -74,7 +74,7 @@ def column_stats(array: pa.Array | pa.ChunkedArray, dtype: DataType, mode: Stats
 
     Some file formats have no bounds for some types (parquet: TIMESTAMP beyond microseconds); the caller handles that.
     """
-    if mode == NONE:
+    if mode == NONE or (isinstance(dtype, AtomicType) and dtype.root == "VARIANT"):
         return ColumnStats(None, None, None)
     null_count, count = array.null_count, len(array)
     if null_count == count:

@@ -35,13 +35,19 @@ def _refuse_nothing(_: DataType) -> str | None:
 
 
 def _refuse_in_orc(dtype: DataType) -> str | None:
-    return "use file.format=parquet" if isinstance(dtype, VectorType) else None
+    return "use file.format=parquet" if isinstance(dtype, VectorType) or _is_variant(dtype) else None
+
+
+def _is_variant(dtype: DataType) -> bool:
+    return isinstance(dtype, AtomicType) and dtype.root == "VARIANT"
 
 
 _AVRO_PRECISION = {"TIME": 3, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
 
 
 def _refuse_in_avro(dtype: DataType) -> str | None:
+    if _is_variant(dtype):
+        return "use file.format=parquet"
     limit = _AVRO_PRECISION.get(dtype.root) if isinstance(dtype, AtomicType) else None
     if limit is None or not isinstance(dtype, AtomicType) or dtype.precision <= limit:
         return None

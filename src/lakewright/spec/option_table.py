@@ -59,7 +59,7 @@ class OptionRule:
 # Paragraphs: what is done, why, and indented the keys; behind a key's `=` stand the values that ask for nothing.
 _TABLE = """\
 honoured
-    parquet.enable.dictionary
+    parquet.enable.dictionary variant.shreddingSchema
 
 refused when read or written: manifests of other formats than Avro are not read here: read the table with Java, and
 make it again without the option
@@ -107,8 +107,11 @@ harmless: how BLOB values are copied and counted; it changes neither rows nor fi
 refused when written: a BLOB that refers to a missing file is an error here: remove the option
     blob-write-null-on-fetch-failure=false blob-write-null-on-missing-file=false
 
-harmless: only for BLOB, VARIANT and VECTOR columns, which are refused by their type
-    blob-view.resolve.enabled variant.inferShreddingSchema variant.shreddingSchema
+harmless: only for BLOB columns of kinds that are refused
+    blob-view.resolve.enabled
+
+harmless: how a writer infers the typed columns of a VARIANT; files without them hold the same values
+    variant.inferShreddingSchema
     variant.shredding.adaptive.maxInferBufferRow variant.shredding.adaptive.retentionRatio
     variant.shredding.inferenceMode variant.shredding.maxInferBufferRow variant.shredding.maxSchemaDepth
     variant.shredding.maxSchemaWidth variant.shredding.minFieldCardinalityRatio
@@ -374,8 +377,8 @@ FAMILIES: tuple[tuple[re.Pattern[str], str, OptionRule], ...] = (
         OptionRule(Handling.HARMLESS, "only for 'metadata.iceberg.storage'"),
     ),
     (
-        re.compile(r"parquet\.(block|page)\.size"),
-        "parquet.block.size, parquet.page.size",
+        re.compile(r"parquet\.((block|page)\.size|variant\.shreddingSchema)"),
+        "parquet.block.size, parquet.page.size, parquet.variant.shreddingSchema",
         OptionRule(Handling.HONOURED),
     ),
     (

@@ -124,7 +124,7 @@ def _check_keys(kind: str, schema: TableSchema, names: Sequence[str]) -> None:
         dtype = schema.field(name).type
         if names.count(name) > 1:
             raise InvalidInputError(f"the {kind} names the column {name!r} twice: name it once", column=name)
-        if not isinstance(dtype, AtomicType) or dtype.root in UNSUPPORTED_ROOTS:
+        if not isinstance(dtype, AtomicType) or dtype.root in {*UNSUPPORTED_ROOTS, "VARIANT"}:
             raise InvalidInputError(
                 f"the column {name!r} cannot be part of the {kind}: {dtype} has no order; use a scalar column",
                 column=name,
@@ -239,7 +239,7 @@ def _check_ignored(schema: TableSchema) -> None:
 def _check_sequence(schema: TableSchema, sequence: tuple[str, ...]) -> None:
     for name in sequence:
         dtype = schema.field(name).type
-        if not isinstance(dtype, AtomicType):
+        if not isinstance(dtype, AtomicType) or dtype.root == "VARIANT":
             raise InvalidInputError(
                 f"'sequence.field' names {name!r}, but {dtype} has no order: use a scalar column",
                 option="sequence.field",

@@ -30,7 +30,7 @@ _CHECKSUM = "checksum"
 _COLUMNS_SHOWN = 20
 _VERSION_WITH_PARQUET = 3  # in older schemas the default format is orc
 _VERSION_WITH_BUCKETS = 2  # in older schemas the default is one bucket
-UNSUPPORTED_ROOTS = frozenset({"BLOB", "VARIANT", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"})
+UNSUPPORTED_ROOTS = frozenset({"BLOB", "GEOMETRY", "GEOGRAPHY", "UNKNOWN"})
 
 
 class BucketMode(StrEnum):

@@ -53,6 +53,7 @@ class EmbeddedSpark(Spark):
             "CAST": _written_cast,
         }
         STRICT_CAST = True
+        COLON_IS_VARIANT_EXTRACT = True
         PLACEHOLDER_PARSERS: ClassVar = {
             **SparkParser.PLACEHOLDER_PARSERS,
             TokenType.PLACEHOLDER: _placed_mark,

@@ -15,11 +15,23 @@ from typing import TypeAlias, TypeVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.parsers.spark import SparkParser
 
 from lakewright.errors import LakewrightError, SQLSyntaxError
 
-DIALECT = "spark"
+
+class SparkSyntax(Spark):
+    """Spark's dialect with paths into a VARIANT, such as `v:a.b[0]`."""
+
+    class Parser(SparkParser):
+        """A parser that reads a colon behind a value as the start of a path."""
+
+        COLON_IS_VARIANT_EXTRACT = True
+
+
+DIALECT = SparkSyntax
 _SHOWN_MAX = 100  # characters of a line that an error shows before and after the place
 
 E = TypeVar("E", bound=LakewrightError)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from lakewright.errors import UnsupportedError
 from lakewright.formats.arrow_conform import lists_to_vectors
 from lakewright.formats.blob_values import BlobType
-from lakewright.spec.arrow_types import to_arrow_type
+from lakewright.spec.arrow_types import VARIANT_FIELDS, to_arrow_type
 from lakewright.spec.types import (
     UNBOUNDED,
     ArrayType,
@@ -178,7 +178,7 @@ def _decoded(array: pa.DictionaryArray) -> pa.Array:
 
 def _atomic(array: pa.Array, dtype: AtomicType) -> pa.Array:
     target = to_arrow_type(dtype)
-    if array.type == target:
+    if array.type == target and dtype.root != "VARIANT":
         return array
     rule = _RULES.get(dtype.root)
     if rule is None:
@@ -292,6 +292,17 @@ def _to_timestamp(array: pa.Array, target: pa.DataType) -> pa.Array:
     return _cast(array, target)
 
 
+def _to_variant(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Return a VARIANT with its fields in order, and none of them null; files and engines differ in both."""
+    if not types.is_struct(array.type) or sorted(field.name for field in array.type) != sorted(VARIANT_FIELDS):
+        raise _mismatch(array)
+    parts = [_to_binary(array.field(name), pa.binary()) for name in VARIANT_FIELDS]
+    parts = [_unmasked(part, array) if part.null_count else part for part in parts]
+    if any(part.null_count for part in parts):
+        raise ValueMismatch("a variant lacks its value or its metadata")
+    return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
+
+
 _RULES: dict[str, Callable[[pa.Array, pa.DataType], pa.Array]] = {
     "BOOLEAN": _to_boolean,
     "TINYINT": _to_integer,
@@ -310,6 +321,7 @@ _RULES: dict[str, Callable[[pa.Array, pa.DataType], pa.Array]] = {
     "TIME": _to_time,
     "TIMESTAMP": _to_timestamp,
     "TIMESTAMP_LTZ": _to_timestamp,
+    "VARIANT": _to_variant,
 }
 
 

@@ -466,6 +466,8 @@ public class JavaPeer {
                     members.add(text(fields.get(i).name()) + ": " + value(cell, inner));
                 }
                 return "{" + String.join(", ", members) + "}";
+            case VARIANT:
+                return "{\"json\": " + text(((org.apache.paimon.data.variant.Variant) value).toJson()) + "}";
             default:
                 return text(value.toString());
         }

@@ -15,7 +15,7 @@ from pyspark.sql import types as sql
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spark.frame_operations import to_arrow
-from lakewright.spark.spark_features import Feature, TimeType, VariantType, has
+from lakewright.spark.spark_features import Feature, TimeType, has
 from lakewright.spark.spark_session import settings
 from lakewright.spark.spark_types import arrow_schema_of, fields_of, spark_schema, spark_type, to_spark_batch
 from lakewright.spec.arrow_types import from_arrow_schema, to_arrow_schema
@@ -222,7 +222,6 @@ def test_lengths_and_nested_comments_make_it_into_a_new_table() -> None:
     [
         (sql.DayTimeIntervalType(), InvalidInputError, "number of seconds"),
         (sql.YearMonthIntervalType(), InvalidInputError, "number of months"),
-        pytest.param(VariantType(), UnsupportedError, "to_json", marks=needs(Feature.VARIANT)),
         (sql.NullType(), InvalidInputError, "cast it"),
         (sql.StructType([]), InvalidInputError, "at least one field"),
     ],
@@ -237,7 +236,7 @@ def test_types_without_a_counterpart_are_refused_by_name(
 
 @pytest.mark.parametrize(
     "dtype",
-    [AtomicType("VARIANT"), AtomicType("GEOMETRY")],
+    [AtomicType("GEOMETRY")],
 )
 def test_what_spark_has_no_type_for_is_refused_by_name(dtype: DataType) -> None:
     with pytest.raises(UnsupportedError, match=r"the column 'c.f0' is .* leave it out with columns"):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakewright.errors import InvalidInputError, UnsupportedError
+from lakewright.spec.arrow_types import is_variant
+from lakewright.spec.variant_paths import texts_of, variants_of
+from lakewright.spec.variant_values import ARRAY, OBJECT, VariantNodes, combine, decode_variants, expand
 from lakewright.statements.embedded.dialect_values import (
     BINARY,
     BOOLEAN,
@@ -403,6 +410,122 @@ def _scaled(sign: str, left: TypedSql, right: TypedSql, name: str) -> TypedSql:
     raise InvalidInputError(f"{name} cannot be calculated: {spark_type(left.type)} and {spark_type(right.type)}")
 
 
+# ---- Values of VARIANT -----------------------------------------------------------------------------------------------
+
+
+def cast_found(nodes: VariantNodes, to: pa.DataType, zone: str, *, safe: bool) -> pa.Array:
+    """Return VARIANT values as another type; what cannot become it is an error, or null with `safe`."""
+    types = pa.types
+    if is_variant(to):
+        return variants_of(nodes).cast(to)
+    if to == STRING:
+        return texts_of(nodes, zone).cast(STRING)
+    parts = [(np.zeros(0, np.int64), pa.array([], to))]
+    fits = nodes.kinds == (ARRAY if types.is_list(to) else OBJECT if types.is_nested(to) else 0)
+    if types.is_nested(to):
+        chosen = np.flatnonzero(fits)
+        parts.append((chosen, _cast_nested(nodes.take(chosen), to, zone, safe=safe)))
+        fits |= nodes.kinds == 0
+    else:
+        fits |= nodes.kinds < OBJECT
+        for places, values in nodes.scalar_arrays():
+            if not types.is_null(values.type):
+                parts.append((places, _cast_scalars(values, to, zone, safe=safe)))
+    if not safe and not fits.all():
+        raise _refused(texts_of(nodes.take(~fits), zone)[0].as_py(), spark_type(to))
+    return combine(parts, len(nodes))
+
+
+def _cast_nested(nodes: VariantNodes, to: pa.DataType, zone: str, *, safe: bool) -> pa.Array:
+    members = expand(nodes)
+    offsets = pa.array(np.append(0, np.cumsum(members.counts)).astype(np.int32))
+    if pa.types.is_list(to):
+        return pa.ListArray.from_arrays(offsets, cast_found(members.nodes, to.value_type, zone, safe=safe), type=to)
+    if pa.types.is_map(to):
+        if to.key_type != STRING:
+            raise InvalidInputError(f"the keys of a variant are texts, so it cannot be cast to {spark_type(to)}")
+        keys = nodes.keys.names.take(pa.array(members.names)).cast(STRING)
+        values = cast_found(members.nodes, to.item_type, zone, safe=safe)
+        return pa.MapArray.from_arrays(offsets, keys, values, type=to)
+    columns = []
+    for field in to:
+        named = np.flatnonzero(np.asarray(pc.equal(nodes.keys.names, field.name)))
+        chosen = np.flatnonzero(np.isin(members.names, named))
+        found = cast_found(members.nodes.take(chosen), field.type, zone, safe=safe)
+        columns.append(combine([(members.owners[chosen], found)], len(nodes)))
+    return pa.StructArray.from_arrays(columns, fields=list(to))
+
+
+def _cast_scalars(values: pa.Array, to: pa.DataType, zone: str, *, safe: bool) -> pa.Array:
+    kind, types = values.type, pa.types
+    same = (
+        kind == to
+        or (types.is_integer(kind) and (is_integral(to) or to in {DOUBLE, FLOAT} or is_decimal(to)))
+        or (types.is_floating(kind) and to in {DOUBLE, FLOAT})
+        or (types.is_large_binary(kind) and to == BINARY)
+    )
+    if same:
+        try:
+            return values.cast(to, safe=not types.is_floating(to))
+        except pa.ArrowInvalid:
+            pass  # one by one, which finds the values that do not fit
+    read = {types.is_large_string(kind): _from_text_value}.get(True, _from_value)
+
+    def one(value: object) -> object:
+        try:
+            return read(value, to, zone)
+        except InvalidInputError:
+            if safe:
+                return None
+            raise
+
+    return pa.array([one(value) for value in values.to_pylist()], to)
+
+
+def _from_text_value(text: Any, to: pa.DataType, zone: str) -> object:  # noqa: ANN401 - of any kind
+    if is_integral(to):
+        half = 1 << (to.bit_width - 1)
+        return integer_of(text, -half, half - 1, spark_type(to))
+    if is_decimal(to):
+        return decimal_of(text, to.precision, to.scale)
+    if is_moment(to):
+        return timestamp_of(text, zone if to == TIMESTAMP else None)
+    readers: dict[pa.DataType, Callable[[str], object]] = {
+        DOUBLE: double_of,
+        FLOAT: float_of,
+        BOOLEAN: boolean_of,
+        DATE: date_of,
+        BINARY: str.encode,
+    }
+    return readers[to](text)
+
+
+def _from_value(value: Any, to: pa.DataType, zone: str) -> object:  # noqa: ANN401 - of any kind
+    """Return a boolean, a number or a time as another type."""
+    if isinstance(value, bool | int | float | Decimal):
+        return _from_number_value(value, to)
+    if isinstance(value, datetime) and to == DATE:
+        return (value.astimezone(ZoneInfo(zone)) if value.tzinfo else value).date()
+    if isinstance(value, date) and is_moment(to):
+        local = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)  # noqa: DTZ001
+        if to == TIMESTAMP:
+            return local if local.tzinfo else local.replace(tzinfo=ZoneInfo(zone))
+        return local.astimezone(ZoneInfo(zone)).replace(tzinfo=None) if local.tzinfo else local
+    raise _refused(value, spark_type(to))
+
+
+def _from_number_value(value: float | Decimal, to: pa.DataType) -> object:
+    if to == BOOLEAN:
+        return value != 0
+    if is_integral(to) and math.isfinite(value) and -(half := 1 << (to.bit_width - 1)) <= int(value) < half:
+        return int(value)
+    if is_decimal(to):
+        return decimal_of(value if isinstance(value, float) else str(Decimal(value)), to.precision, to.scale)
+    if to in {DOUBLE, FLOAT}:
+        return float(value)
+    raise _refused(value, spark_type(to))
+
+
 # ---- Casts -----------------------------------------------------------------------------------------------------------
 
 _EXACT_DIGITS = 15  # so many digits of a decimal are exact in a double
@@ -427,6 +550,8 @@ class Casts:
         return self.cast(value, with_field_names(value.type, like))
 
     def _cast(self, value: TypedSql, to: pa.DataType, safe: bool) -> str:  # noqa: FBT001 - handed through
+        if is_variant(value.type):
+            return self._from_variant(value, to, safe)
         kind, word = value.type, "TRY_CAST" if safe else "CAST"
         plain = f"{word}({value.sql} AS {duckdb_type(to)})"
         if kind == STRING:
@@ -445,6 +570,15 @@ class Casts:
             if kind == TIMESTAMP and to == DOUBLE:
                 return f"epoch({value.sql})"
         raise no_cast(value, to)
+
+    def _from_variant(self, value: TypedSql, to: pa.DataType, safe: bool) -> str:  # noqa: FBT001 - handed through
+        zone = self.zone
+
+        def run(column: pa.ChunkedArray) -> pa.Array:
+            rows, nodes = decode_variants(column.combine_chunks())
+            return combine([(rows, cast_found(nodes, to, zone, safe=safe))], len(column))
+
+        return self.functions.call_columns("cast_variant", run, to, [value], safe)
 
     def _from_text(self, value: TypedSql, to: pa.DataType, safe: bool) -> str:  # noqa: FBT001 - handed through
         call = self.functions.call

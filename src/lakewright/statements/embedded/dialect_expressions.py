@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from lakewright.errors import InvalidInputError, LakewrightError, SQLSyntaxError, UnsupportedError
 from lakewright.spec import argument_checks
+from lakewright.spec.arrow_types import is_variant
 from lakewright.statements.embedded import dialect_casts, dialect_values
 from lakewright.statements.embedded.dialect_casts import Casts, double_text
 from lakewright.statements.embedded.dialect_values import (
@@ -65,6 +67,7 @@ _KINDS = {
     _D.TIMESTAMPLTZ: dialect_values.TIMESTAMP,
     _D.TIMESTAMPNTZ: dialect_values.TIMESTAMP_NTZ,
     _D.NULL: dialect_values.NULL,
+    _D.VARIANT: dialect_values.VARIANT,
 }
 _DECIMALS = {_D.DECIMAL}
 
@@ -341,6 +344,13 @@ class Expressions:
     def cast(self, value: TypedSql, to: pa.DataType) -> TypedSql:
         """Return a value as another type."""
         return self.env.casts.cast(value, to)
+
+    def named_type(self, text: str) -> pa.DataType:
+        """Return the type that a text names."""
+        try:
+            return type_of(exp.DataType.build(text, dialect="spark"))
+        except SqlglotError as error:
+            raise InvalidInputError(f"{text!r} is not a type, such as 'int' or 'array<string>'") from error
 
     def condition(self, node: exp.Expr) -> str:
         """Return the SQL of a condition."""
@@ -670,6 +680,16 @@ class Expressions:
         sql = f"CASE WHEN {null} THEN NULL WHEN {inside} THEN ({value.sql})[{at} + 1] ELSE {wrong} END"
         return TypedSql(sql, value.type.value_type, name)
 
+    def variant_path(self, node: exp.JSONExtract) -> TypedSql:
+        """Return `variant:key.key[0]`."""
+        value, path = self.bind(node.this), node.expression
+        steps = path.expressions[1:] if isinstance(path, exp.JSONPath) else [path]
+        if not all(isinstance(step, exp.JSONPathKey | exp.JSONPathSubscript) for step in steps):
+            raise self.refused(node, "a path into a variant has keys and positions, such as v:a.b[0]")
+        text = "$" + "".join(f"[{step.this}]" if isinstance(step.this, int) else f"['{step.this}']" for step in steps)
+        found = self.env.scalar["variant_get"](self, [value, TypedSql("", STRING, text, literal=text)])
+        return found.called(f"variant_get({value.name}, {text})")
+
     def array(self, node: exp.Array) -> TypedSql:
         """Return an array of values."""
         if "value_constructor" in node.args:  # `array[0]`, which is read as another thing than a column
@@ -837,6 +857,8 @@ def ordering_key(value: TypedSql, sign: str) -> str:
 
 
 def _key(sql: str, kind: pa.DataType) -> str:
+    if is_variant(kind):
+        raise InvalidInputError("values of VARIANT have no order: compare what variant_get finds in them")
     if pa.types.is_list(kind):
         return f"list_transform({sql}, lambda e: {_key_inside('e', kind.value_type)})"
     if pa.types.is_struct(kind):
@@ -885,6 +907,7 @@ _BINDERS: dict[type[exp.Expr], Callable[[Expressions, Any], TypedSql]] = {
     exp.Cast: Expressions.cast_to,
     exp.TryCast: Expressions.cast_to,
     exp.Bracket: Expressions.bracket,
+    exp.JSONExtract: Expressions.variant_path,
     exp.Anonymous: Expressions.anonymous,
     exp.Filter: Expressions.filtered,
     exp.IgnoreNulls: Expressions.null_treatment,

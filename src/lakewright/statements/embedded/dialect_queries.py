@@ -29,6 +29,7 @@ from lakewright.statements.embedded.dialect_values import (
     spark_type,
 )
 from lakewright.statements.embedded.scalar_functions import NUMBERS, TEXTS, TIMES
+from lakewright.statements.embedded.variant_functions import VARIANTS
 from lakewright.statements.spark_grammar import parsed, place_of
 from lakewright.statements.sql_text import Args, Fragment
 
@@ -546,7 +547,7 @@ class _Block:
 
 # ---- Translation of a statement --------------------------------------------------------------------------------------
 
-_SCALAR = {**TEXTS, **NUMBERS, **NESTED, **TIMES}
+_SCALAR = {**TEXTS, **NUMBERS, **NESTED, **TIMES, **VARIANTS}
 
 
 @dataclass(frozen=True, slots=True)

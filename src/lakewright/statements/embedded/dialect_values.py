@@ -12,6 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
+from lakewright.spec.arrow_types import VARIANT_MARK, is_variant
 
 # ---- Types -----------------------------------------------------------------------------------------------------------
 # A type in this room is always in its plain form (`plain_type`): text is `string`, times count microseconds, unless
@@ -23,6 +24,7 @@ NULL, BOOLEAN, STRING, BINARY, DATE = pa.null(), pa.bool_(), pa.string(), pa.bin
 BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64()
 TIMESTAMP, TIMESTAMP_NTZ, TIME = pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.time64("us")
 DAYS, DAY_TIME, YEAR_MONTH = pa.duration("s"), pa.duration("us"), pa.month_day_nano_interval()  # intervals
+VARIANT = pa.struct([("value", BINARY), pa.field("metadata", BINARY, metadata=VARIANT_MARK)])
 INTEGRALS = (BYTE, SHORT, INT, LONG)
 _NUMBERS = (*INTEGRALS, FLOAT, DOUBLE)
 _DIGITS = {BYTE: 3, SHORT: 5, INT: 10, LONG: 20}
@@ -110,6 +112,8 @@ def plain_type(kind: pa.DataType, column: str) -> pa.DataType:  # noqa: C901 - o
         return pa.map_(plain_type(kind.key_type, column), plain_type(kind.item_type, column))
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return pa.list_(plain_type(kind.value_type, column))
+    if is_variant(kind):
+        return VARIANT
     if types.is_struct(kind):
         return pa.struct([(field.name, plain_type(field.type, column)) for field in kind])
     msg = f"column {column!r} has the type {kind}, which queries in this process cannot calculate with: leave it out"
@@ -140,6 +144,8 @@ def spark_type(kind: pa.DataType) -> str:
         return f"MAP<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
     if pa.types.is_list(kind):
         return f"ARRAY<{spark_type(kind.value_type)}>"
+    if is_variant(kind):
+        return "VARIANT"
     fields = ", ".join(f"{field.name}: {spark_type(field.type)}" for field in kind)
     return f"STRUCT<{fields}>"
 
@@ -314,10 +320,21 @@ class Functions:
         def run(*columns: pa.ChunkedArray) -> pa.Array:
             return pa.array(map(one, zip(*(column.to_pylist() for column in columns), strict=True)), gives)
 
+        return self.call_columns(rowwise.__name__, run, gives, values, *constants, safe)
+
+    def call_columns(
+        self,
+        name: str,
+        run: Callable[..., pa.Array],
+        gives: pa.DataType,
+        values: Sequence[TypedSql],
+        *constants: Constant,
+    ) -> str:
+        """Return the call of a function that is given whole columns; its name and the constants say what it does."""
         takes = tuple(value.type for value in values)
-        key = (rowwise.__name__, takes, gives, (*constants, safe))
+        key = (name, takes, gives, constants)
         if key not in self.needed:
-            self.needed[key] = PythonFunction(f"lw_{rowwise.__name__}_{len(self.needed)}", takes, gives, run)
+            self.needed[key] = PythonFunction(f"lw_{name}_{len(self.needed)}", takes, gives, run)
         return f"{self.needed[key].name}({', '.join(value.sql for value in values)})"
 
 
@@ -362,6 +379,9 @@ class Binder(Protocol):
 
     def common(self, values: Sequence[TypedSql]) -> list[TypedSql]:
         """Return values as their common type."""
+
+    def named_type(self, text: str) -> pa.DataType:
+        """Return the type that a text names."""
 
     def refused(self, node: exp.Expr, message: str) -> UnsupportedError:
         """Return the error for something that does not run in this process."""

@@ -203,8 +203,6 @@ def test_what_a_sealed_file_lacks_is_damage() -> None:
         read("parquet", data, [DataField(0, "id", AtomicType("STRING"))])
 
 
-
-
 class Failing(io.BytesIO):
     def read(self, size: int | None = -1, /) -> bytes:  # noqa: ARG002
         raise TimeoutError("the store is gone")

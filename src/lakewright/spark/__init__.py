@@ -8,6 +8,7 @@ from lakewright.commit.table_commit import WriteResult
 from lakewright.errors import UnsupportedError
 from lakewright.spark.data_source import attach
 from lakewright.spark.frame_read import read_table
+from lakewright.spark.published_tables import publish
 from lakewright.spark.spark_ingest import ingest
 from lakewright.spark.spark_session import local_session
 from lakewright.spark.spark_verbs import (
@@ -44,6 +45,7 @@ __all__ = [
     "ingest",
     "local_session",
     "merge",
+    "publish",
     "read_stream",
     "read_table",
     "transform",

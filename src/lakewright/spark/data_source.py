@@ -85,7 +85,8 @@ class LakewrightSource(DataSource):
         if self.options.keys() >= _OF_CATALOG_TABLE:
             raise UnsupportedError(
                 "CREATE TABLE ... USING lakewright is not supported: Spark forgets the options of such a table. Use "
-                "CREATE TEMPORARY VIEW v USING lakewright OPTIONS (path '...'), or lakewright.spark.attach"
+                "lakewright.spark.publish, CREATE TEMPORARY VIEW v USING lakewright OPTIONS (path '...'), or "
+                "lakewright.spark.attach"
             )
         # Spark does not return whether a read, a stream or a writable view asks, so the options of all three are
         # allowed.
@@ -256,7 +257,7 @@ def attach(
     `writable` makes views that also take INSERT INTO and INSERT OVERWRITE, but read every column of the table. DELETE,
     UPDATE and MERGE are refused by Spark itself: call `lakewright.spark.delete`, `update` and `merge` with the table.
     """
-    source = _catalog(catalog)
+    source = find_catalog(catalog)
     if writable:
         require(Feature.PYTHON_SOURCE, "attach(writable=True)")
     names = source.list_tables(database) if tables is None else list(tables)
@@ -277,7 +278,8 @@ def attach(
     return list(views.values())
 
 
-def _catalog(given: Catalog | Mapping[str, object] | str) -> Catalog:
+def find_catalog(given: Catalog | Mapping[str, object] | str) -> Catalog:
+    """Return the catalog that a call names: itself, by its options, or by the path of a warehouse."""
     if isinstance(given, str | Mapping):
         return CatalogFactory.create({"warehouse": given} if isinstance(given, str) else given)
     expected = "a catalog, the options of one, or the path of a warehouse"

@@ -204,7 +204,8 @@ def _open(place: Mapping[str, str], options: Mapping[str, str]) -> ReadableTable
     raise InvalidInputError(
         f'format("{FORMAT}") got no path of a table. Say .load(path), or .option("warehouse", w).option("table", '
         '"db.t"). Tables of Spark\'s own catalog (CREATE TABLE ... USING, saveAsTable, writeTo) cannot be of this '
-        "format, because Spark forgets their options: use CREATE TEMPORARY VIEW v USING "
+        "format, because Spark forgets their options: drop the table and use lakewright.spark.publish, CREATE "
+        "TEMPORARY VIEW v USING "
         f"{FORMAT} OPTIONS (path '...'), or lakewright.spark.attach(spark, warehouse, database)"
     )
 

@@ -121,6 +121,9 @@ PARTS = {
     ),
     **{f"spark-{version}": _spark(version) for version in ("3.5", "4.0", "4.1", "4.2")},
     "spark-connect": Part("a Connect server of its own", [_full("tests/spark/test_connect.py")]),
+    "spark-managed": Part(
+        "a Connect server that refuses settings", [_full("tests/spark/jobs/test_managed_sessions.py")]
+    ),
     "ray-2.52": Part("the oldest Ray", [["tests/ray"]], [".venvs/ray-2.52/.made"], ".venvs/ray-2.52"),
     "interop-java": Part("Java Paimon reads, appends and maintains", [["tests/interop/java"]], ["target/java/.made"]),
     "interop-java-sql": Part(

@@ -25,7 +25,7 @@ from lakewright.read.projection import Projection
 from lakewright.read.split_reader import SplitReader
 from lakewright.read.split_sharing import Share, cut_splits, share_splits
 from lakewright.read.table_read import TableRead
-from lakewright.spark.spark_session import is_connect, map_in_arrow
+from lakewright.spark.spark_session import is_connect, map_in_arrow, read_setting
 from lakewright.spark.spark_types import spark_batches, spark_schema
 from lakewright.spec.predicate import Predicate
 
@@ -62,7 +62,7 @@ def over_shares(spark: SparkSession, task_shares: Sequence[Share], work: Work, s
 
 def _parallelism(spark: SparkSession) -> int:
     """Return how many tasks a scan should have at least."""
-    setting = spark.conf.get("spark.sql.leafNodeDefaultParallelism", None)
+    setting = read_setting(spark, "spark.sql.leafNodeDefaultParallelism")
     if setting is not None:
         return int(setting)
     return _TASKS if is_connect(spark) else spark.sparkContext.defaultParallelism

@@ -7,6 +7,7 @@ always holds: rows, types and the task that gets a row are the same on both ways
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lakewright.spark.spark_features import Feature, has, imported
-from lakewright.spark.spark_session import is_connect, map_in_arrow
+from lakewright.spark.spark_session import REFUSALS, is_connect, map_in_arrow
 from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spec.arrow_types import from_arrow_schema
 
@@ -120,6 +121,20 @@ def to_arrow(frame: DataFrame) -> pa.Table:
 def union_all(frames: Sequence[DataFrame]) -> DataFrame:
     """Return the rows of several frames with the same columns, in their order."""
     return reduce(lambda one, other: one.union(other), frames)
+
+
+@contextmanager
+def persisted(frame: DataFrame) -> Iterator[DataFrame | None]:
+    """Persist a frame for the time of a block; None where the session refuses that."""
+    try:
+        kept = frame.persist()
+    except REFUSALS:
+        yield None
+        return
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 def sql_over(

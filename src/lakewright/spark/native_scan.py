@@ -625,7 +625,7 @@ def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField],
     local = isinstance(store.storage, LocalStorage)
     with (
         explain_missing_files(store, group.snapshot_id),
-        settings(spark, _LISTING_LOCAL if local else _LISTING_REMOTE),
+        settings(spark, _LISTING_LOCAL if local else _LISTING_REMOTE, optional=True),
     ):
         try:
             frame = _parquet(spark, reader, paths)

@@ -16,7 +16,7 @@ from lakewright.compact.compaction_rounds import CompactResult
 from lakewright.errors import AlreadyExistsError, InvalidInputError
 from lakewright.maintenance.table_analysis import Columns
 from lakewright.spark.frame_read import local_frame
-from lakewright.spark.spark_session import check_session, in_session_zone, is_connect
+from lakewright.spark.spark_session import REFUSALS, check_session, in_session_zone, is_connect, read_setting
 from lakewright.spark.spark_sql_changes import (
     SparkEvaluation,
     change_rows,
@@ -86,7 +86,7 @@ def insert(evaluation: SparkEvaluation, statement: Insert) -> WriteResult:
     is_merged = statement.by_name and merge.adds
     added = merge.columns(table, arrow_schema_of(rows.schema)) if is_merged else pa.schema([])
     table, before = add_missing_columns(table, added, stored=False), table
-    dynamic = str(spark.conf.get(_MODE, "static")).lower() == "dynamic"
+    dynamic = str(read_setting(spark, _MODE)).lower() == "dynamic"
     plan = plan_insert(table.store, statement, rows.columns, dynamic=dynamic)
     static = _values(evaluation, table, plan.static)
     frame = assigned(evaluation, table, rows, plan.columns, by_position=not statement.by_name, place=statement.query)
@@ -129,7 +129,7 @@ def assigned(
     spark = evaluation.spark
     named = rows.toDF(*(f"c{at}" for at in range(len(rows.columns))))
     types = arrow_schema_of(rows.schema, time_zone=str(spark.conf.get("spark.sql.session.timeZone")))
-    casts_fail = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+    casts_fail = str(read_setting(spark, "spark.sql.ansi.enabled")).lower() == "true"
     storing = StoreAssignment(table.store.name, casts_fail, by_position)
     return named.select(
         *(
@@ -227,20 +227,29 @@ class SQLContext(Context[DataFrame]):
         super().__init__(catalog, database)
         self.spark = spark
         self._kept: set[str] = set()  # names of frames that stay views
+        self._own_settings: dict[str, str] = {}  # for tables, where the session refuses them
         # Views over tables of ours by their names in lower case, with the catalog and database that were current.
         self._views: dict[str, tuple[CreateView, Args, tuple[str, str]]] = {}
 
     # ---- settings
 
     def settings(self) -> dict[str, str]:
-        """Return everything that is set in the session, by key."""
-        if hasattr(type(self.spark.conf), "getAll"):
-            return dict(self.spark.conf.getAll)
-        return {row["key"]: row["value"] for row in self.spark.sql("SET").collect()}
+        """Return everything that is set in the session, by key, as far as the session tells it."""
+        with suppress(*REFUSALS):
+            if hasattr(type(self.spark.conf), "getAll"):
+                return dict(self.spark.conf.getAll) | self._own_settings
+            return {row["key"]: row["value"] for row in self.spark.sql("SET").collect()} | self._own_settings
+        return dict(self._own_settings)
 
     def set(self, key: str, value: str | None) -> None:
-        """Set a key of the session; None takes the setting back."""
-        self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+        """Set a key of the session; None takes the setting back. What is set for tables needs no consent of Spark."""
+        try:
+            self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+        except REFUSALS:
+            if not key.startswith(SETTING):
+                raise
+            self._own_settings.pop(key, None)
+            self._own_settings |= {} if value is None else {key: value}
 
     @contextmanager
     def with_frames(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:

@@ -35,6 +35,7 @@ SPARK_MATRIX = (
     "test_sql_queries.py",
     "test_sql_changes.py",
     "test_shop_queries.py",
+    "test_plain_calls.py",
     "jobs/test_capabilities.py",
     "jobs/test_types.py",
 )

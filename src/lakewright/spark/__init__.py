@@ -54,17 +54,21 @@ __all__ = [
 
 # Not in `__all__`: they load sqlglot, which programs without SQL do not need.
 if TYPE_CHECKING:
+    from lakewright.spark.plain_calls import install as install
+    from lakewright.spark.plain_calls import uninstall as uninstall
     from lakewright.spark.spark_sql_context import SQLContext as SQLContext
     from lakewright.spark.spark_sql_context import sql as sql
 else:
-    _STATEMENTS = ("SQLContext", "sql")
+    _STATEMENTS = {"SQLContext": "spark_sql_context", "sql": "spark_sql_context"} | dict.fromkeys(
+        ("install", "uninstall"), "plain_calls"
+    )
 
     def __getattr__(name: str) -> object:
         """Load SQL statements when they are asked for."""
         if name not in _STATEMENTS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            return getattr(importlib.import_module("lakewright.spark.spark_sql_context"), name)
+            return getattr(importlib.import_module(f"lakewright.spark.{_STATEMENTS[name]}"), name)
         except ModuleNotFoundError as cause:
             if cause.name != "sqlglot":
                 raise

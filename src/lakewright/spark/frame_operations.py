@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lakewright.spark.spark_features import Feature, has, imported
-from lakewright.spark.spark_session import REFUSALS, is_connect, map_in_arrow
+from lakewright.spark.spark_session import REFUSALS, is_connect, map_in_arrow, own_calls
 from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spec.arrow_types import from_arrow_schema
 
@@ -141,6 +141,13 @@ def sql_over(
     spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | None, frames: Mapping[str, DataFrame]
 ) -> DataFrame:
     """Return the rows of a query over frames, which its text names in braces."""
+    with own_calls():
+        return _sql_over(spark, text, args, frames)
+
+
+def _sql_over(
+    spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | None, frames: Mapping[str, DataFrame]
+) -> DataFrame:
     if not frames or has(Feature.CONNECT_SQL_FRAMES) or not is_connect(spark):
         return spark.sql(text, args=args, **frames)
     # The text is looked up by the server whenever a frame over it is used, so the views have to stay.

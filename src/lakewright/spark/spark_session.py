@@ -409,6 +409,25 @@ def map_in_arrow(
 _quiet = threading.Lock()  # the filters of warnings belong to all threads
 
 
+_own = threading.local()
+
+
+@contextmanager
+def own_calls() -> Iterator[None]:
+    """Mark the calls of PySpark in a block as this library's own, which `lakewright.spark.install` does not route."""
+    before = is_own_call()
+    _own.is_set = True
+    try:
+        yield
+    finally:
+        _own.is_set = before
+
+
+def is_own_call() -> bool:
+    """Return whether this thread is in a block of `own_calls`."""
+    return getattr(_own, "is_set", False)
+
+
 # ---- settings for the time of one job --------------------------------------------------------------------------------
 
 

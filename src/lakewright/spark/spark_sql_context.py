@@ -32,7 +32,7 @@ from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import from_arrow_schema
 from lakewright.spec.table_options import CoreOptions
 from lakewright.spec.types import DataField, with_nullable
-from lakewright.statements.bind_tables import BoundStatement, bind, quoted
+from lakewright.statements.bind_tables import BoundStatement, bind, escape_braces, quoted
 from lakewright.statements.copy_into import (
     CopySettings,
     FileVersion,
@@ -47,11 +47,12 @@ from lakewright.statements.insert_plan import SchemaMerge, insert_query, plan_in
 from lakewright.statements.parser import ResetAll, ShowSettings
 from lakewright.statements.spark_grammar import FragmentKind
 from lakewright.statements.sql_context import Context, counts
-from lakewright.statements.sql_session import Catalogs
-from lakewright.statements.sql_text import Args, Fragment
+from lakewright.statements.sql_session import Catalogs, Session
+from lakewright.statements.sql_text import Args, Fragment, Name
 from lakewright.statements.statements import (
     CopyIn,
     CopyOut,
+    CreatesTable,
     CreateTableAs,
     CreateView,
     Delete,
@@ -79,14 +80,21 @@ _DYNAMIC = CoreOptions.DYNAMIC_PARTITION_OVERWRITE.key()
 
 def insert(evaluation: SparkEvaluation, statement: Insert) -> WriteResult:
     """Write the rows of a query into a table."""
+    table = evaluation.session.changeable(statement.table)
+    return insert_rows(evaluation, statement, evaluation.query(insert_query(table.store, statement)))
+
+
+def insert_rows(
+    evaluation: SparkEvaluation, statement: Insert, rows: DataFrame, *, dynamic: bool | None = None
+) -> WriteResult:
+    """Write rows into a table as a statement says; the session decides whether partitions are overwritten singly."""
     spark = evaluation.spark
     table = in_session_zone(spark, evaluation.session.changeable(statement.table))
-    rows = evaluation.query(insert_query(table.store, statement))
     merge = SchemaMerge.of(evaluation.session, evaluation.lookup, statement.table)
     is_merged = statement.by_name and merge.adds
     added = merge.columns(table, arrow_schema_of(rows.schema)) if is_merged else pa.schema([])
     table, before = add_missing_columns(table, added, stored=False), table
-    dynamic = str(read_setting(spark, _MODE)).lower() == "dynamic"
+    dynamic = str(read_setting(spark, _MODE)).lower() == "dynamic" if dynamic is None else dynamic
     plan = plan_insert(table.store, statement, rows.columns, dynamic=dynamic)
     static = _values(evaluation, table, plan.static)
     frame = assigned(evaluation, table, rows, plan.columns, by_position=not statement.by_name, place=statement.query)
@@ -103,15 +111,19 @@ def insert(evaluation: SparkEvaluation, statement: Insert) -> WriteResult:
 
 def create_as(evaluation: SparkEvaluation, statement: CreateTableAs) -> WriteResult | None:
     """Create a table and write the rows of a query into it; None: it exists, and stays as it is."""
-    rows = evaluation.query(statement.query)
-    name = statement.create.create_as(evaluation.session, arrow_schema_of(rows.schema))
+    return create_of(evaluation.session, statement.create, evaluation.query(statement.query))
+
+
+def create_of(session: Session, create: CreatesTable, rows: DataFrame) -> WriteResult | None:
+    """Create a table of the columns of a frame and write its rows; None: it exists, and stays as it is."""
+    name = create.create_as(session, arrow_schema_of(rows.schema))
     if name is None:
         return None
     try:
-        done = write_table(rows, evaluation.session.table(name), progress=False)
-        statement.create.finish(evaluation.session)
+        done = write_table(rows, session.table(name), progress=False)
+        create.finish(session)
     except BaseException:
-        statement.create.undo(evaluation.session)
+        create.undo(session)
         raise
     return done
 
@@ -258,7 +270,7 @@ class SQLContext(Context[DataFrame]):
             if not hasattr(frame, "createOrReplaceTempView"):
                 expected = "a frame of Spark; spark.createDataFrame makes one of other data"
                 raise argument_checks.argument_error(name, expected, frame)
-            if self.is_view(name) and name not in self._kept:
+            if _is_temporary_view(self.spark, name) and name not in self._kept:
                 raise AlreadyExistsError(f"there is a temporary view {name!r} already; give the frame another name")
         try:
             for name, frame in frames.items():
@@ -294,22 +306,26 @@ class SQLContext(Context[DataFrame]):
         """The time zone of the session."""
         return str(self.spark.conf.get(_ZONE))
 
-    def is_view(self, name: str) -> bool:
-        """Return whether a temporary view has this name; one over tables of ours is brought up to date."""
-        exists = _is_temporary_view(self.spark, name)
-        if not exists:
-            self._views.pop(name.lower(), None)
-        elif name.lower() in self._views:
-            view, args, home = self._views[name.lower()]
-            with self._current(home):
-                self._view_frame(view, args).createOrReplaceTempView(quoted(view.name))
-        return exists
+    def is_hidden(self, name: Name) -> bool:
+        """Return whether a temporary view has the name of a table."""
+        return len(name.parts) == 1 and _is_temporary_view(self.spark, name.parts[0])
+
+    def refresh_view(self, name: str) -> None:
+        """Bring a temporary view over tables of ours up to date, if one has this name."""
+        if name.lower() not in self._views:
+            return
+        if not _is_temporary_view(self.spark, name):
+            del self._views[name.lower()]
+            return
+        view, args, home = self._views[name.lower()]
+        with self.current(*home):
+            self._view_frame(view, args).createOrReplaceTempView(quoted(view.name))
 
     @contextmanager
-    def _current(self, home: tuple[str, str]) -> Iterator[None]:
+    def current(self, catalog: str, database: str) -> Iterator[None]:
         """Let a catalog and a database be the current ones for the time of a block."""
         before = self.catalog_name, self.database
-        self.catalog_name, self.database = home
+        self.catalog_name, self.database = catalog, database
         try:
             yield
         finally:
@@ -355,7 +371,7 @@ class SQLContext(Context[DataFrame]):
     def evaluate(self, bound: BoundStatement, args: Args, *, before: str = "") -> DataFrame:
         """Return the rows of a query whose names are looked up; `before` is put before its text."""
         frames = frames_of(self.spark, bound.relations)
-        text = before + bound.text(0, placeholder, escape_braces=bool(frames))
+        text = (escape_braces(before) if frames else before) + bound.text(0, placeholder, escape_braces=bool(frames))
         try:
             return evaluated(self.spark, text, args, frames)
         except AnalysisException as error:

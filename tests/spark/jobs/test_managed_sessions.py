@@ -102,12 +102,15 @@ def _run(remote: str, *command: str) -> str:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(SECONDS_MAX)
 @needs(Feature.CONNECT_PROGRESS)
-def test_the_contract_of_engines_holds_on_a_server_that_refuses(remote: str) -> None:
-    assert " passed" in _run(remote, "-m", "pytest", "-q", "-n0", "tests/spark/test_spark_contract.py")
+@pytest.mark.parametrize("contract", ["test_spark_contract.py", "test_plain_calls.py"])
+def test_a_contract_holds_on_a_server_that_refuses(remote: str, contract: str) -> None:
+    _run(remote, "-m", "pytest", "-q", "-n0", f"tests/spark/{contract}")
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(SECONDS_MAX)
 @needs(Feature.CONNECT_PROGRESS)
 def test_streams_sql_and_the_format_run_on_a_server_that_refuses(remote: str, tmp_path: Path) -> None:
     chapters = ("modes", "reads", "statements", "changes", "door", "stream")

@@ -3,4 +3,4 @@
 import os
 
 if "SPARK_CONNECT_LOCAL_URL" in os.environ:
-    os.environ["SPARK_CONNECT_LOCAL_URL"] = os.environ["LAKEWRIGHT_TEST_REMOTE"]
+    os.environ["SPARK_CONNECT_LOCAL_URL"] = os.environ["LAKEWRIGHT_TEST_REMOTE"] + "/"

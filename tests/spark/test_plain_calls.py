@@ -15,7 +15,7 @@ from pyspark.sql.functions import expr
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.errors import AlreadyExistsError, InvalidInputError, LakewrightError, UnsupportedError
+from lakewright.errors import AlreadyExistsError, InvalidInputError, LakewrightError, NotFoundError, UnsupportedError
 from lakewright.spark.plain_calls import TableWriter
 from lakewright.spark.spark_features import Feature
 from lakewright.spark.spark_session import is_connect
@@ -318,6 +318,7 @@ def test_insert_into_matches_columns_by_position(shop: SparkSession) -> None:
         shop.range(1).write.insertInto("days")
 
 
+@pytest.mark.nightly
 @needs(Feature.PYTHON_SOURCE)
 def test_streams_read_and_write_tables(shop: SparkSession, tmp_path: Path) -> None:
     stream = shop.readStream.table("keyed").selectExpr("id", "n + 1 AS m")
@@ -357,6 +358,25 @@ def test_a_name_that_some_paths_would_read_elsewhere_is_refused(shop: SparkSessi
     call, kind, text = REFUSED[name]
     with pytest.raises(kind, match=text):
         call(shop)
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc"])
+def test_a_frame_whose_files_are_gone_ends_in_a_sentence(shop: SparkSession, kind: str) -> None:
+    shop.sql(f"CREATE TABLE old (id BIGINT) TBLPROPERTIES ('file.format' = '{kind}')")
+    shop.sql("INSERT INTO old VALUES (1)")
+    expired = shop.table("old")
+    shop.sql("INSERT OVERWRITE old VALUES (2)")
+    shop.sql("CALL paimon.sys.expire_snapshots(table => 'sales.old', retain_max => 1)")
+    dropped = shop.table("old")
+    with pytest.raises(NotFoundError, match=r"old.*snapshot 1 has expired") as first:
+        expired.collect()
+    shop.sql("DROP TABLE old")
+    with pytest.raises(NotFoundError, match="old") as second:
+        dropped.collect()
+    assert all(str(error.value).count("\n") < 5 for error in (first, second))
 
 
 # ---- install, uninstall ----------------------------------------------------------------------------------------------

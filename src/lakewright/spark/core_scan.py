@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.types import StructType
 
+from lakewright.errors import LakewrightError
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
 from lakewright.read.incremental import units_of
@@ -110,7 +111,7 @@ class _InClosure:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self.work([DataSplit.deserialize(data) for data in self.payloads[number]])
+                yield from _raising_shortly(self.work([DataSplit.deserialize(data) for data in self.payloads[number]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +123,12 @@ class _InRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for share in batch.column(0).to_pylist():
-                yield from self.work([DataSplit.deserialize(data) for data in share])
+                yield from _raising_shortly(self.work([DataSplit.deserialize(data) for data in share]))
+
+
+def _raising_shortly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and raise an error of ours without its traceback, which Spark would show to the user."""
+    try:
+        yield from batches
+    except LakewrightError as error:
+        raise error.with_traceback(None) from None

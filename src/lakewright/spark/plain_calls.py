@@ -26,6 +26,7 @@ from lakewright.spark.data_source import bound_format
 from lakewright.spark.frame_read import frame_of
 from lakewright.spark.installed_context import InstalledContext
 from lakewright.spark.plain_catalog import CATALOG_CALLS
+from lakewright.spark.short_errors import converting
 from lakewright.spark.source_options import READ, SourceOptions
 from lakewright.spark.spark_features import Feature, imported, require
 from lakewright.spark.spark_session import check_session, in_session_zone, is_connect, is_own_call, own_calls
@@ -155,6 +156,10 @@ def _wrap_classes(spark: SparkSession) -> None:
     for name in ("write", "writeStream"):
         _replace(frames, name, _remembering("_lakewright_frame", getattr(frames, name)))
     _wrap_expressions(spark, frames)
+    errors = "pyspark.sql.connect.client.core" if is_connect(spark) else "pyspark.errors.exceptions.captured"
+    if imported(errors, "convert_exception") is not None:
+        module = importlib.import_module(errors)
+        _replace(module, "convert_exception", converting(module.convert_exception))
 
 
 def _wrap_expressions(spark: SparkSession, frames: Any) -> None:

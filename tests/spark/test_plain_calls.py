@@ -399,8 +399,11 @@ def test_uninstall_restores_every_class(shop: SparkSession, catalog: lw.Catalog)
         shop.range(2).createOrReplaceTempView("two")
         assert one(shop.sql("SELECT count(*) FROM two"))[0] == 2
         assert not isinstance(shop.range(1).writeTo("shop.own"), TableWriter)
+        kept = shop.table
         lws.uninstall()
         assert _attributes(shop) == before
+        with pytest.raises(PySparkException):
+            kept("other.sales.keyed").collect()
         with pytest.raises(PySparkException):
             shop.table("other.sales.keyed").collect()
     finally:

@@ -59,7 +59,7 @@ FIRST = (
 MADE = {"SQLContext", "Schema", "Identifier", "ArrayType", "MapType", "RowType"}
 # Methods for the engines of the library, which are not shown.
 INNER = {
-    "SQLContext": "compact is_hidden refresh_view current table_settings moment rows query write change other each run "
+    "SQLContext": "compact is_hidden refresh_view at table_settings moment rows query write change other each run "
     "analyze resolve changeable not_found",
     "FileStoreTable": "store",
 }

@@ -187,8 +187,10 @@ class InstalledContext(SQLContext):
         catalog = self._catalog_of(statement)
         if catalog is None:
             return None
-        with self.current(catalog, self.database if catalog == self.catalog_name else DEFAULT_DATABASE):
-            return self.run(statement, args)
+        # Other threads use this context at the same time, so that it stays where it is.
+        return self.at(catalog, self.database if catalog == self.catalog_name else DEFAULT_DATABASE).run(
+            statement, args
+        )
 
     def _catalog_of(self, statement: CatalogCommand) -> str | None:
         """Return the catalog of ours that a command is about; None: it is about Spark's."""

@@ -110,8 +110,8 @@ def _id_of(spark: SparkSession) -> str:
 
 
 def _context_of(spark: SparkSession) -> InstalledContext | None:
-    """Return the context of a session; None inside of calls of this library."""
-    if is_own_call():
+    """Return the context of a session; None inside of calls of this library, and for methods kept after `uninstall`."""
+    if is_own_call() or not _state.before:
         return None
     found = _state.by_object.get(spark)
     if found is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -318,18 +320,13 @@ class SQLContext(Context[DataFrame]):
             del self._views[name.lower()]
             return
         view, args, home = self._views[name.lower()]
-        with self.current(*home):
-            self._view_frame(view, args).createOrReplaceTempView(quoted(view.name))
+        self.at(*home)._view_frame(view, args).createOrReplaceTempView(quoted(view.name))  # noqa: SLF001 - its own class
 
-    @contextmanager
-    def current(self, catalog: str, database: str) -> Iterator[None]:
-        """Let a catalog and a database be the current ones for the time of a block."""
-        before = self.catalog_name, self.database
-        self.catalog_name, self.database = catalog, database
-        try:
-            yield
-        finally:
-            self.catalog_name, self.database = before
+    def at(self, catalog: str, database: str) -> Self:
+        """Return this context with another current catalog and database; the rest is shared."""
+        other = copy(self)
+        other.catalog_name, other.database = catalog, database
+        return other
 
     def table_settings(self) -> Mapping[str, str]:
         """Return what is set for tables."""

@@ -100,11 +100,11 @@ def with_column(
 
 def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
     """Return a few rows as a frame; their types decide those of the frame unless a schema does."""
+    if not rows.num_rows:  # of which Connect infers no types
+        return spark.createDataFrame([], schema or spark_schema(from_arrow_schema(rows.schema)))
     if has(Feature.ARROW_ROWS):
         return spark.createDataFrame(rows) if schema is None else spark.createDataFrame(rows, schema)
     known = schema or spark_schema(from_arrow_schema(rows.schema))
-    if not rows.num_rows:
-        return spark.createDataFrame([], known)
     return map_in_arrow(spark.range(0, 1, 1, 1), _Carried(rows.to_batches()), known)
 
 

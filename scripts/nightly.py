@@ -35,6 +35,7 @@ SPARK_MATRIX = (
     "test_sql_queries.py",
     "test_sql_changes.py",
     "test_shop_queries.py",
+    "test_plain_calls.py",
     "jobs/test_capabilities.py",
     "jobs/test_types.py",
     "datasource/test_change_capture.py",
@@ -128,6 +129,9 @@ PARTS = {
     ),
     **{f"spark-{version}": _spark(version) for version in ("3.5", "4.0", "4.1", "4.2")},
     "spark-connect": Part("a Connect server of its own", [_full("tests/spark/test_connect.py")]),
+    "spark-managed": Part(
+        "a Connect server that refuses settings", [_full("tests/spark/jobs/test_managed_sessions.py")]
+    ),
     "ray-2.52": Part("the oldest Ray", [["tests/ray"]], [".venvs/ray-2.52/.made"], ".venvs/ray-2.52"),
     "lance": Part(
         "Lance files", [["tests/formats/test_lance.py", "tests/test_golden.py"]], [".venvs/lance/.made"], ".venvs/lance"

@@ -15,6 +15,7 @@ from support.effort import is_thin
 from support.jvm import SHORT_LIVED, home_without_archive
 
 _HERE = Path(__file__).parent
+REMOTE = "LAKEWRIGHT_TEST_REMOTE"  # a Connect server, for processes that `jobs/test_managed_sessions.py` starts
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,7 +37,10 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Run a local session in which a failed task is tried again, as on a cluster."""
+    """Run a local session in which a failed task is tried again, as on a cluster; or use a server that a test runs."""
+    if REMOTE in os.environ:
+        yield SparkSession.builder.remote(os.environ[REMOTE]).getOrCreate()
+        return
     # Workers find what a test module defines, and the daemon below.
     modules = [str(path) for path in (_HERE.parent, _HERE, *_HERE.iterdir()) if path.is_dir()]
     folders = os.pathsep.join([*modules, os.environ.get("PYTHONPATH", "")])

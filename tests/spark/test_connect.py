@@ -32,11 +32,9 @@ MODULES = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
 
 
 @contextmanager
-def connect_server(log: Path) -> Iterator[str]:
+def connect_server(log: Path, **variables: str) -> Iterator[str]:
     """Run a Connect server of the installed package on a free port of loopback, and stop it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     home = java_home(os.environ)
     environ = {
         **os.environ,
@@ -44,6 +42,7 @@ def connect_server(log: Path) -> Iterator[str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": MODULES,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        **variables,
     }
     conf = {
         "spark.master": "local[2]",
@@ -67,6 +66,13 @@ def connect_server(log: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(60)
+
+
+def free_port() -> int:
+    """Return a port of loopback that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

@@ -19,7 +19,8 @@ from lakewright.dml.incremental_jobs import TransformResult
 from lakewright.dml.merge import MergeBuilder
 from lakewright.dml.row_changes import UpdateResult
 from lakewright.spark import spark_engine
-from lakewright.spark.frame_operations import from_arrow, to_arrow
+from lakewright.spark.frame_operations import from_arrow, to_arrow, union_all
+from lakewright.spark.spark_session import is_connect
 from support.effort import some
 
 
@@ -34,6 +35,9 @@ class Spark:
         if rows.num_rows < parts:
             return whole
         size = -(-rows.num_rows // parts)
+        if is_connect(self.session):
+            slices = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
+            return union_all([from_arrow(self.session, one).coalesce(1) for one in slices])
         pieces = [rows.slice(start, size).to_pylist() for start in range(0, rows.num_rows, size)]
         return self.session.createDataFrame(
             self.session.sparkContext.parallelize(pieces, len(pieces)).flatMap(list), whole.schema

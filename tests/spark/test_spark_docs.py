@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import lakewright.spark as lws
 from support.effort import some
 
 ROOT = Path(__file__).parent.parent.parent
@@ -19,8 +20,9 @@ SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @pytest.fixture(autouse=True)
 def _views(spark: SparkSession) -> Iterator[None]:
-    """Drop the views that a test made."""
+    """Drop the views that a test made, and take back what it installed."""
     yield
+    lws.uninstall()
     for view in spark.catalog.listTables():
         if view.isTemporary:
             spark.catalog.dropTempView(view.name)

@@ -59,8 +59,8 @@ FIRST = (
 MADE = {"SQLContext", "Schema", "Identifier", "ArrayType", "MapType", "RowType"}
 # Methods for the engines of the library, which are not shown.
 INNER = {
-    "SQLContext": "compact is_view table_settings moment rows query write change other each run analyze resolve "
-    "changeable not_found",
+    "SQLContext": "compact is_hidden refresh_view at table_settings moment rows query write change other each run "
+    "analyze resolve changeable not_found",
     "FileStoreTable": "store",
 }
 ENGINES = {"lakewright.spark": "Spark", "lakewright.ray": "Ray", "lakewright.integrations.torch_datasets": "PyTorch"}

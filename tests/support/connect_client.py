@@ -30,6 +30,7 @@ from lakewright.spark import spark_features
 from lakewright.spark.data_source import attach
 from lakewright.spark.frame_read import read_table
 from lakewright.spark.spark_features import Feature, present
+from lakewright.spark.spark_session import read_setting
 from lakewright.spark.spark_sql_context import SQLContext
 from lakewright.spark.spark_verbs import delete, merge, update, upsert, write_table
 from lakewright.spark.stream_verbs import read_stream, write_stream
@@ -68,7 +69,7 @@ class Client:
     def modes(self) -> dict[str, object]:
         """Append, upsert, overwrite and delete."""
         heard: list[Progress] = []
-        before = self.spark.conf.get(SETTING)
+        before = read_setting(self.spark, SETTING)
         plain = self.table("plain", partitioned=True)
         appended = write_table(self.frame(0, 6, 1), plain, progress=heard.append)
         replaced = write_table(self.frame(0, 1, 9), plain, "overwrite", partitions={"day": "d0"})
@@ -83,7 +84,7 @@ class Client:
             "plain": rows_of(plain),
             "keyed": rows_of(keyed),
             "heard": [[now.rows, now.tasks, now.tasks_done] for now in heard[-1:]],
-            "settings": [before, self.spark.conf.get(SETTING)],
+            "settings": [before, read_setting(self.spark, SETTING)],
         }
 
     def reads(self) -> dict[str, object]:

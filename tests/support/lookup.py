@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakewright.statements.sql_text import Args, Fragment
+from lakewright.statements.sql_text import Args, Fragment, Name
 
 DAY_MILLIS = 24 * 60 * 60 * 1000
 
@@ -17,8 +17,11 @@ class Engine:
     def __init__(self, **settings: str) -> None:
         self.settings = {f"spark.paimon.{key}": value for key, value in settings.items()}
 
-    def is_view(self, name: str) -> bool:
-        return name.lower() == "v"
+    def is_hidden(self, name: Name) -> bool:
+        return [part.lower() for part in name.parts] == ["v"]
+
+    def refresh_view(self, name: str) -> None:
+        del name
 
     def table_settings(self) -> Mapping[str, str]:
         return self.settings

@@ -61,10 +61,18 @@ __all__ = [
 # not need.
 if TYPE_CHECKING:
     from lakewright.spark.change_capture import cdc as cdc
+    from lakewright.spark.plain_calls import install as install
+    from lakewright.spark.plain_calls import uninstall as uninstall
     from lakewright.spark.spark_sql_context import SQLContext as SQLContext
     from lakewright.spark.spark_sql_context import sql as sql
 else:
-    _LAZY = {"SQLContext": "spark_sql_context", "sql": "spark_sql_context", "cdc": "change_capture"}
+    _LAZY = {
+        "SQLContext": "spark_sql_context",
+        "cdc": "change_capture",
+        "install": "plain_calls",
+        "sql": "spark_sql_context",
+        "uninstall": "plain_calls",
+    }
 
     def __getattr__(name: str) -> object:
         """Load SQL statements and change data capture when they are asked for."""

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql.types import StructType
 
+from lakewright.errors import LakewrightError
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
 from lakewright.read.incremental import units_of
@@ -25,7 +26,7 @@ from lakewright.read.projection import Projection
 from lakewright.read.split_reader import SplitReader
 from lakewright.read.split_sharing import Share, cut_splits, share_splits
 from lakewright.read.table_read import TableRead
-from lakewright.spark.spark_session import is_connect, map_in_arrow
+from lakewright.spark.spark_session import is_connect, map_in_arrow, read_setting
 from lakewright.spark.spark_types import spark_batches, spark_schema
 from lakewright.spec.predicate import Predicate
 
@@ -62,7 +63,7 @@ def over_shares(spark: SparkSession, task_shares: Sequence[Share], work: Work, s
 
 def _parallelism(spark: SparkSession) -> int:
     """Return how many tasks a scan should have at least."""
-    setting = spark.conf.get("spark.sql.leafNodeDefaultParallelism", None)
+    setting = read_setting(spark, "spark.sql.leafNodeDefaultParallelism")
     if setting is not None:
         return int(setting)
     return _TASKS if is_connect(spark) else spark.sparkContext.defaultParallelism
@@ -110,7 +111,7 @@ class _InClosure:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from self.work([DataSplit.deserialize(data) for data in self.payloads[number]])
+                yield from _raising_shortly(self.work([DataSplit.deserialize(data) for data in self.payloads[number]]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +123,12 @@ class _InRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for share in batch.column(0).to_pylist():
-                yield from self.work([DataSplit.deserialize(data) for data in share])
+                yield from _raising_shortly(self.work([DataSplit.deserialize(data) for data in share]))
+
+
+def _raising_shortly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches, and raise an error of ours without its traceback, which Spark would show to the user."""
+    try:
+        yield from batches
+    except LakewrightError as error:
+        raise error.with_traceback(None) from None

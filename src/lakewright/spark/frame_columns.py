@@ -18,6 +18,7 @@ from lakewright.errors import InvalidInputError
 from lakewright.formats.arrow_conform import rebuild_list, rebuild_struct
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.projection import ROW_KIND
+from lakewright.spark.spark_session import read_setting
 from lakewright.spark.spark_types import arrow_schema_of
 from lakewright.spec.system_columns import ROW_ID
 from lakewright.spec.types import ArrayType, DataField, DataType, MapType, MultisetType, RowType
@@ -61,7 +62,7 @@ def table_names(spark: SparkSession, names: Sequence[str], store: TableStore) ->
 
 def is_case_sensitive(spark: SparkSession) -> bool:
     """Return whether names of columns that differ in case alone are different names to a session."""
-    return str(spark.conf.get(CASE_SENSITIVE, "false")).lower() == "true"
+    return str(read_setting(spark, CASE_SENSITIVE)).lower() == "true"
 
 
 def resolve_names(given: pa.Schema, store: TableStore) -> Renames:

@@ -7,6 +7,7 @@ always holds: rows, types and the task that gets a row are the same on both ways
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import DataType, StructField, StructType
 
 from lakewright.spark.spark_features import Feature, has, imported
-from lakewright.spark.spark_session import is_connect, map_in_arrow
+from lakewright.spark.spark_session import REFUSALS, is_connect, map_in_arrow, own_calls
 from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spec.arrow_types import from_arrow_schema
 
@@ -99,11 +100,11 @@ def with_column(
 
 def from_arrow(spark: SparkSession, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
     """Return a few rows as a frame; their types decide those of the frame unless a schema does."""
+    if not rows.num_rows:  # of which Connect infers no types
+        return spark.createDataFrame([], schema or spark_schema(from_arrow_schema(rows.schema)))
     if has(Feature.ARROW_ROWS):
         return spark.createDataFrame(rows) if schema is None else spark.createDataFrame(rows, schema)
     known = schema or spark_schema(from_arrow_schema(rows.schema))
-    if not rows.num_rows:
-        return spark.createDataFrame([], known)
     return map_in_arrow(spark.range(0, 1, 1, 1), _Carried(rows.to_batches()), known)
 
 
@@ -122,10 +123,31 @@ def union_all(frames: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.union(other), frames)
 
 
+@contextmanager
+def persisted(frame: DataFrame) -> Iterator[DataFrame | None]:
+    """Persist a frame for the time of a block; None where the session refuses that."""
+    try:
+        kept = frame.persist()
+    except REFUSALS:
+        yield None
+        return
+    try:
+        yield kept
+    finally:
+        kept.unpersist()
+
+
 def sql_over(
     spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | None, frames: Mapping[str, DataFrame]
 ) -> DataFrame:
     """Return the rows of a query over frames, which its text names in braces."""
+    with own_calls():
+        return _sql_over(spark, text, args, frames)
+
+
+def _sql_over(
+    spark: SparkSession, text: str, args: dict[str, Any] | list[Any] | None, frames: Mapping[str, DataFrame]
+) -> DataFrame:
     if not frames or has(Feature.CONNECT_SQL_FRAMES) or not is_connect(spark):
         return spark.sql(text, args=args, **frames)
     # The text is looked up by the server whenever a frame over it is used, so the views have to stay.

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from pyspark.sql import types as sql
 
+from lakewright.errors import LakewrightError, TableNotExistException
 from lakewright.formats.deletion_vectors import Positions
 from lakewright.lsm.sorted_runs import sections
 from lakewright.metadata.table_store import TableStore
@@ -365,6 +366,8 @@ _REMOTE_SCHEMES = frozenset({"s3", "gs", "abfs", "abfss"})  # an az: location sa
 _LISTING_LOCAL = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "2147483647"}
 _LISTING_REMOTE = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "48"}
 _PATHS_AS_TEXT = 500
+_TABLES_MAX, _SNAPSHOTS_MAX = 256, 64
+_scanned_tables: dict[str, tuple[TableStore, list[int]]] = {}  # by their roots, the last one scanned at the end
 _OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
     "mergeSchema": "false",
@@ -618,6 +621,7 @@ def _outputs(projection: Projection) -> list[Column]:
 
 def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField], group: _Group) -> DataFrame:
     """Return a scan of files with the columns that they hold, and the partition columns of their paths."""
+    _remember(store, group.snapshot_id)
     partitions = [sql.StructField(f.name, partition_type(store, f)) for f in store.schema.partition_fields]
     inside = [sql.StructField(f.name, spark_type(f.type, column=f.name)) for f in stored]
     reader = spark.read.schema(sql.StructType([*inside, *partitions])).options(**_OPTIONS)
@@ -627,7 +631,7 @@ def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField],
     local = isinstance(store.storage, LocalStorage)
     with (
         explain_missing_files(store, group.snapshot_id),
-        settings(spark, _LISTING_LOCAL if local else _LISTING_REMOTE),
+        settings(spark, _LISTING_LOCAL if local else _LISTING_REMOTE, optional=True),
     ):
         try:
             frame = _parquet(spark, reader, paths)
@@ -638,6 +642,35 @@ def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField],
                 raise
             raise FileNotFoundError(errno.ENOENT, "no such file", _missing(store, group)) from error
     return frame
+
+
+def _remember(store: TableStore, snapshot_id: int) -> None:
+    """Note which snapshots of a table were scanned, for `missing_file_error`."""
+    root = _location(store.layout.data_root)
+    _, ids = _scanned_tables.pop(root, (store, []))
+    _scanned_tables[root] = store, [*(one for one in ids if one != snapshot_id), snapshot_id][-_SNAPSHOTS_MAX:]
+    while len(_scanned_tables) > _TABLES_MAX:
+        del _scanned_tables[next(iter(_scanned_tables))]
+
+
+def missing_file_error(path: str) -> LakewrightError | None:
+    """Return why a file that Spark was to scan is missing: its table was dropped, or its snapshot has expired.
+
+    Spark names the path alone, so the snapshot is the last of those scanned in this process that does not exist.
+    """
+    path = path.replace("file:///", "file:/", 1)
+    found = next((one for root, one in list(_scanned_tables.items()) if path.startswith(f"{root}/")), None)
+    if found is None:
+        return None
+    store, ids = found
+    if store.snapshots.latest_id() is None:
+        return TableNotExistException(f"{store.name} was dropped: make the frame anew", table=store.name)
+    gone = [one for one in ids if not store.snapshots.exists(one)]
+    try:
+        with explain_missing_files(store, (gone or ids)[-1]):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+    except LakewrightError as error:
+        return error
 
 
 def _parquet(spark: SparkSession, reader: DataFrameReader, paths: Sequence[str]) -> DataFrame:

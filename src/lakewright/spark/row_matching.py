@@ -67,7 +67,7 @@ from lakewright.spark.bucket_shuffle import (
 )
 from lakewright.spark.column_filters import is_exact, to_column, translated
 from lakewright.spark.core_scan import over_shares
-from lakewright.spark.frame_operations import from_arrow, repartition_by_task, to_arrow
+from lakewright.spark.frame_operations import from_arrow, persisted, repartition_by_task, to_arrow
 from lakewright.spark.native_scan import native_scan, native_splits
 from lakewright.spark.spark_engine import SparkEngine, SparkWork, Task, parallelism, size_of
 from lakewright.spark.spark_types import arrow_schema_of, spark_batches, spark_schema, spark_type
@@ -372,11 +372,8 @@ class MergeSides:
         if not is_much_smaller(self.bytes, target_bytes):
             yield self
             return
-        kept = self.source.persist()
-        try:
-            yield replace(self, source=kept, is_persisted=True)
-        finally:
-            kept.unpersist()
+        with persisted(self.source) as kept:
+            yield self if kept is None else replace(self, source=kept, is_persisted=True)
 
     def pruning(self) -> Predicate:
         """Return a predicate that every target row with a match fulfils; a query of the source finds its bounds."""

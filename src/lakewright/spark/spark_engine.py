@@ -30,7 +30,7 @@ from lakewright.metadata.table_store import TableStore
 from lakewright.spark.frame_operations import repartition_by_task
 from lakewright.spark.spark_features import TimeType
 from lakewright.spark.spark_progress import JOB_GROUP, JobProgress
-from lakewright.spark.spark_session import heal_workers, is_connect, map_in_arrow
+from lakewright.spark.spark_session import heal_workers, is_connect, map_in_arrow, read_setting
 from lakewright.spark.spark_session import settings as held_settings
 
 # ---- Jobs over partitions --------------------------------------------------------------------------------------------
@@ -110,14 +110,14 @@ def run_job(
         if progress is not None:
             progress.follow(spark)
         try:
-            with held_settings(spark, fast):
+            with held_settings(spark, fast, optional=True):
                 rows = answers.collect()
         except Exception as error:
             if "OversizedAllocationException" not in str(error):
                 raise
             stop_jobs(spark, group)
             run = 1
-            with held_settings(spark, {**fast, _BYTES_PER_BATCH: _LIMIT}):
+            with held_settings(spark, {**fast, _BYTES_PER_BATCH: _LIMIT}, optional=True):
                 rows = answers.collect()
     return _complete(_joined(rows, run), description)
 
@@ -462,7 +462,7 @@ class SparkAnswers:
 
     def has_losers(self) -> bool:
         """Return whether attempts that others overtook may have left files; wait until none of them runs."""
-        speculates = self.spark.conf.get("spark.speculation", "false") == "true"
+        speculates = read_setting(self.spark, "spark.speculation") == "true"
         if not (speculates or has_losers(self.answers) or ran_again(self.spark, self.group)):
             return False
         wait_until_idle(self.spark, self.group, seconds_max=_LOSERS_SECONDS_MAX)

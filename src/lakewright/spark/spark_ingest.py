@@ -45,11 +45,6 @@ from lakewright.write.table_writer import WriteJob
 # engines refuse the same texts for the same reasons. A record that Spark cannot split has its text in a column of its
 # own.
 
-# Directory names stay text: Spark's guess would turn 007 into 7. Names of columns may differ in case alone.
-LOAD_SETTINGS = {
-    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    "spark.sql.caseSensitive": "true",
-}
 RECORD, FILE = "_lakewright_record", "_lakewright_file"
 _EMPTY = "\ue000empty\ue000"  # stands for a quoted empty text, which Spark would take for null
 _BROKEN = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
@@ -189,7 +184,7 @@ def _open_csv(
         **_with_base_path(source, given),
     }
     schema = _texts([*names, RECORD])
-    frame = _reader(spark, options).schema(schema).csv(list(source.paths))
+    frame = _with_text_directories(source, _reader(spark, options).schema(schema).format("csv"))
     own = [F.when(column(name) == _EMPTY, "").otherwise(column(name)).alias(name) for name in names]
     directories = [name for name in frame.columns if name not in {*names, RECORD}]
     frame = frame.select(*own, *map(column, directories), column(RECORD), F.input_file_name().alias(FILE))
@@ -212,7 +207,8 @@ def _open_json(
     options = _BROKEN | dict(given)
     options.setdefault("multiLine", "true" if _is_document(spark, source) else "false")
     with reading(source.name):
-        frame = _reader(spark, options | {"primitivesAsString": "true"}).json(list(source.paths))
+        reader = _reader(spark, options | {"primitivesAsString": "true"}).format("json")
+        frame = _with_text_directories(source, reader)
     first = source_files.first_keys(source.local[0].path, text_format) if source.local else []
     known = {f.name: f for f in fields_of(frame.schema) if f.name != RECORD}
     order = [name for name in first if name in known]
@@ -232,12 +228,22 @@ def _open_typed(
     # Files elsewhere may differ in their columns: without this, Spark takes the columns of one file and drops others.
     options = {"mergeSchema": "false" if source.local else "true", **_with_base_path(source, given)}
     with reading(source.name):
-        frame = _reader(spark, options).format(source.format).load(list(source.paths))
+        frame = _with_text_directories(source, _reader(spark, options).format(source.format))
     columns = source_files.arrow_schema(source.local[0].path, source.format) if source.local else pa.schema([])
     untyped = frozenset(f.name for f in columns if pa.types.is_null(f.type))  # Spark reads them as INT
     frame = frame.withColumns({name: F.lit(None).cast("string") for name in untyped}) if untyped else frame
     text = _from_directories(source, frame) | untyped
     return SparkSource(source, frame, tuple(fields_of(frame.schema)), parse_settings, text, (), options, untyped)
+
+
+def _with_text_directories(source: IngestSource, reader: DataFrameReader) -> DataFrame:
+    """Read files, and leave names of directories text: Spark's guess would turn 007 into 7."""
+    frame = reader.load(list(source.paths))
+    directories = _from_directories(source, frame)
+    columns = [sql.StructField(f.name, sql.StringType()) if f.name in directories else f for f in frame.schema.fields]
+    if columns == frame.schema.fields:
+        return frame
+    return reader.schema(sql.StructType(columns)).load(list(source.paths))
 
 
 def _from_directories(source: IngestSource, frame: DataFrame) -> frozenset[str]:
@@ -294,7 +300,6 @@ def _frame_to_convert(opened: SparkSource, conversion: Conversion) -> DataFrame:
     fields = [
         DataField(0, f.name, as_text(known[shapes[f.name]].type) if shapes.get(f.name) in known else f.type)
         for f in opened.fields
-        if f.name not in opened.source.partition_columns
     ]
     schema = spark_schema(map(_nullable, fields))
     schema = sql.StructType([*schema.fields, *_texts([RECORD]).fields])
@@ -427,8 +432,9 @@ def _reason(text: str) -> str | None:
 # The task that reads a bad row finds it. If the caller asks for a file of bad rows, the sources are read twice: once
 # for these rows, which are sent to the driver, and once for the others, which the workers write.
 
-# Without the last one Spark parses no times of day.
-_SETTINGS = {**LOAD_SETTINGS, "spark.sql.timeType.enabled": "true"}
+# Names of columns may differ in case alone, and times of day are parsed. A session that refuses these settings refuses
+# such columns as well.
+_SETTINGS = {"spark.sql.caseSensitive": "true", "spark.sql.timeType.enabled": "true"}
 _BAD_AT_ONCE = 1000
 
 
@@ -546,7 +552,7 @@ def ingest(  # noqa: PLR0913 - each argument is one choice of the caller
     those that the table lacks; `bad_rows` names a directory for rows that cannot be read; `say` gets the report.
     """
     given = locals() | {"source": _with_frames(source)}
-    with settings(spark, _SETTINGS):
+    with settings(spark, _SETTINGS, optional=True):
         return run_call(SparkIngest(spark, concurrency, distribution, progress, compacting_on(spark)), given)
 
 

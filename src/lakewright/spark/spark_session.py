@@ -25,8 +25,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyspark
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # no stubs
 from pyspark import SparkContext
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -237,6 +238,7 @@ def _probe(package: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
 # ---- Sessions and settings -------------------------------------------------------------------------------------------
 
 LOOPBACK = "127.0.0.1"
+REFUSALS = (PySparkException, Py4JError)  # how a session says that it does not allow a call
 WORKER_PYTHON = "spark.sql.execution.pyspark.python"
 
 _ALL_CORES = "local[*]"
@@ -365,6 +367,14 @@ def in_session_zone(spark: SparkSession, table: FileStoreTable) -> FileStoreTabl
     return table.copy({TableOptions.lakewright_time_zone.key(): str(spark.conf.get("spark.sql.session.timeZone"))})
 
 
+def read_setting(spark: SparkSession, key: str, default: str | None = None) -> str | None:
+    """Return a setting of a session; the default where it is not set, or where the session does not tell it."""
+    try:
+        return spark.conf.get(key, default)
+    except REFUSALS:
+        return default
+
+
 def heal_workers(spark: SparkSession) -> None:
     """Let the workers of a local session run under this interpreter, unless another one is set.
 
@@ -377,9 +387,9 @@ def heal_workers(spark: SparkSession) -> None:
     else:
         default = spark.sparkContext.pythonExec == _UNSET_PYTHON
     named = os.environ.get("PYSPARK_PYTHON", sys.executable) != sys.executable
-    if not default or named or not str(spark.conf.get("spark.master", "")).startswith("local"):
+    if not default or named or not str(read_setting(spark, "spark.master")).startswith("local"):
         return
-    if spark.conf.get(WORKER_PYTHON, None) is None and spark.conf.get("spark.pyspark.python", None) is None:
+    if read_setting(spark, WORKER_PYTHON) is None and read_setting(spark, "spark.pyspark.python") is None:
         spark.conf.set(WORKER_PYTHON, sys.executable)
 
 
@@ -399,6 +409,25 @@ def map_in_arrow(
 _quiet = threading.Lock()  # the filters of warnings belong to all threads
 
 
+_own = threading.local()
+
+
+@contextmanager
+def own_calls() -> Iterator[None]:
+    """Mark the calls of PySpark in a block as this library's own, which `lakewright.spark.install` does not route."""
+    before = is_own_call()
+    _own.is_set = True
+    try:
+        yield
+    finally:
+        _own.is_set = before
+
+
+def is_own_call() -> bool:
+    """Return whether this thread is in a block of `own_calls`."""
+    return getattr(_own, "is_set", False)
+
+
 # ---- settings for the time of one job --------------------------------------------------------------------------------
 
 
@@ -411,19 +440,30 @@ class _Setting:
 
 
 _held: dict[tuple[object, str], _Setting] = {}
+_refused: set[tuple[object, str]] = set()
 _holding = threading.RLock()
+_log = logging.getLogger("lakewright.spark")
 
 
 @contextmanager
-def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+def settings(spark: SparkSession, values: Mapping[str, str], *, optional: bool = False) -> Iterator[None]:
     """Set run-time settings of a session for the time of a block, and restore the values that they had before.
 
-    Jobs of several threads may overlap: the last one that ends restores the value from before the first.
+    Jobs of several threads may overlap: the last one that ends restores the value from before the first. Settings that
+    change no result are `optional`: managed sessions refuse most of them, and those are skipped.
     """
     holder, session = object(), _identity(spark)
     try:
         for key, value in values.items():
-            _hold(spark, session, key, (holder, str(value)))
+            if optional and (session, key) in _refused:
+                continue
+            try:
+                _hold(spark, session, key, (holder, str(value)))
+            except InvalidInputError:
+                if not optional:
+                    raise
+                _refused.add((session, key))
+                _log.debug("the session refuses the setting %s, so jobs run without it", key)
         yield
     finally:
         for key in values:
@@ -432,10 +472,10 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 def _hold(spark: SparkSession, session: object, key: str, request: tuple[object, str]) -> None:
     with _holding:
-        before = spark.conf.get(key, None) if (session, key) not in _held else None
         try:
+            before = spark.conf.get(key, None) if (session, key) not in _held else None
             spark.conf.set(key, request[1])
-        except AnalysisException as error:
+        except REFUSALS as error:
             raise InvalidInputError(
                 f"the Spark setting {key!r} cannot be {request[1]!r} while a session runs: give it when the session "
                 "starts (local_session(config={...}), or --conf of spark-submit)",
@@ -471,7 +511,7 @@ def _running_session() -> SparkSession | None:
 
 
 def _warn_of_differences(spark: SparkSession, asked: Mapping[str, str]) -> None:
-    other = {key: actual for key, value in asked.items() if (actual := spark.conf.get(key, None)) != str(value)}
+    other = {key: actual for key, value in asked.items() if (actual := read_setting(spark, key)) != str(value)}
     if other:
         differences = ", ".join(f"{key} is {actual}" for key, actual in sorted(other.items()))
         warnings.warn(

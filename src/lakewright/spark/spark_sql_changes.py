@@ -34,7 +34,7 @@ from lakewright.errors import SQLSyntaxError
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
 from lakewright.read.split_sharing import cut_split
-from lakewright.spark.frame_operations import condition_of, sql_over
+from lakewright.spark.frame_operations import condition_of, persisted, sql_over
 from lakewright.spark.frame_read import frame_of
 from lakewright.spark.row_matching import (
     BROADCAST_BYTES_MAX,
@@ -53,7 +53,7 @@ from lakewright.spark.row_matching import (
     write_merged,
 )
 from lakewright.spark.spark_engine import SparkEngine, SparkWork, compacting_on, size_of
-from lakewright.spark.spark_session import in_session_zone, is_connect
+from lakewright.spark.spark_session import in_session_zone, is_connect, read_setting
 from lakewright.spark.spark_types import arrow_schema_of, fields_of
 from lakewright.spec.predicate import Predicate, and_predicates
 from lakewright.spec.snapshot import Snapshot
@@ -242,11 +242,8 @@ class _Source:
         if not is_much_smaller(self.bytes, target_bytes):
             yield self
             return
-        kept = self.frame.persist()
-        try:
-            yield replace(self, frame=kept, is_persisted=True)
-        finally:
-            kept.unpersist()
+        with persisted(self.frame) as kept:
+            yield self if kept is None else replace(self, frame=kept, is_persisted=True)
 
     def keys(self, plan: ChangeQuery) -> tuple[DataFrame, list[tuple[DataField, str]]]:
         """Return the columns that must be equal and have one type, so that bounds of one say something of the other.
@@ -421,7 +418,7 @@ class _Attempt:
         schema = self._run(text, frames).schema
         zone = self.evaluation.lookup.zone
         types = [field.type for field in arrow_schema_of(schema, time_zone=zone)][: len(values)]
-        casts_fail = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+        casts_fail = str(read_setting(spark, "spark.sql.ansi.enabled")).lower() == "true"
         return self._run(plan.query(types, casts_fail=casts_fail), frames)
 
     def _matching(self, target: DataFrame, source: _Source) -> DataFrame:

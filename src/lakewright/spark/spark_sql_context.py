@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -16,7 +18,7 @@ from lakewright.compact.compaction_rounds import CompactResult
 from lakewright.errors import AlreadyExistsError, InvalidInputError
 from lakewright.maintenance.table_analysis import Columns
 from lakewright.spark.frame_read import local_frame
-from lakewright.spark.spark_session import check_session, in_session_zone, is_connect
+from lakewright.spark.spark_session import REFUSALS, check_session, in_session_zone, is_connect, read_setting
 from lakewright.spark.spark_sql_changes import (
     SparkEvaluation,
     change_rows,
@@ -32,7 +34,7 @@ from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import from_arrow_schema
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField, with_nullable
-from lakewright.statements.bind_tables import BoundStatement, bind, quoted
+from lakewright.statements.bind_tables import BoundStatement, bind, escape_braces, quoted
 from lakewright.statements.copy_into import (
     CopySettings,
     FileVersion,
@@ -47,11 +49,12 @@ from lakewright.statements.insert_plan import SchemaMerge, insert_query, plan_in
 from lakewright.statements.parser import ResetAll, ShowSettings
 from lakewright.statements.spark_grammar import FragmentKind
 from lakewright.statements.sql_context import Context, counts
-from lakewright.statements.sql_session import Catalogs
-from lakewright.statements.sql_text import Args, Fragment
+from lakewright.statements.sql_session import Catalogs, Session
+from lakewright.statements.sql_text import Args, Fragment, Name
 from lakewright.statements.statements import (
     CopyIn,
     CopyOut,
+    CreatesTable,
     CreateTableAs,
     CreateView,
     Delete,
@@ -79,14 +82,21 @@ _DYNAMIC = TableOptions.dynamic_partition_overwrite.key()
 
 def insert(evaluation: SparkEvaluation, statement: Insert) -> WriteResult:
     """Write the rows of a query into a table."""
+    table = evaluation.session.changeable(statement.table)
+    return insert_rows(evaluation, statement, evaluation.query(insert_query(table.store, statement)))
+
+
+def insert_rows(
+    evaluation: SparkEvaluation, statement: Insert, rows: DataFrame, *, dynamic: bool | None = None
+) -> WriteResult:
+    """Write rows into a table as a statement says; the session decides whether partitions are overwritten singly."""
     spark = evaluation.spark
     table = in_session_zone(spark, evaluation.session.changeable(statement.table))
-    rows = evaluation.query(insert_query(table.store, statement))
     merge = SchemaMerge.of(evaluation.session, evaluation.lookup, statement.table)
     is_merged = statement.by_name and merge.adds
     added = merge.columns(table, arrow_schema_of(rows.schema)) if is_merged else pa.schema([])
     table, before = add_missing_columns(table, added, stored=False), table
-    dynamic = str(spark.conf.get(_MODE, "static")).lower() == "dynamic"
+    dynamic = str(read_setting(spark, _MODE)).lower() == "dynamic" if dynamic is None else dynamic
     plan = plan_insert(table.store, statement, rows.columns, dynamic=dynamic)
     static = _values(evaluation, table, plan.static)
     frame = assigned(evaluation, table, rows, plan.columns, by_position=not statement.by_name, place=statement.query)
@@ -103,15 +113,19 @@ def insert(evaluation: SparkEvaluation, statement: Insert) -> WriteResult:
 
 def create_as(evaluation: SparkEvaluation, statement: CreateTableAs) -> WriteResult | None:
     """Create a table and write the rows of a query into it; None: it exists, and stays as it is."""
-    rows = evaluation.query(statement.query)
-    name = statement.create.create_as(evaluation.session, arrow_schema_of(rows.schema))
+    return create_of(evaluation.session, statement.create, evaluation.query(statement.query))
+
+
+def create_of(session: Session, create: CreatesTable, rows: DataFrame) -> WriteResult | None:
+    """Create a table of the columns of a frame and write its rows; None: it exists, and stays as it is."""
+    name = create.create_as(session, arrow_schema_of(rows.schema))
     if name is None:
         return None
     try:
-        done = write_table(rows, evaluation.session.table(name), progress=False)
-        statement.create.finish(evaluation.session)
+        done = write_table(rows, session.table(name), progress=False)
+        create.finish(session)
     except BaseException:
-        statement.create.undo(evaluation.session)
+        create.undo(session)
         raise
     return done
 
@@ -129,7 +143,7 @@ def assigned(
     spark = evaluation.spark
     named = rows.toDF(*(f"c{at}" for at in range(len(rows.columns))))
     types = arrow_schema_of(rows.schema, time_zone=str(spark.conf.get("spark.sql.session.timeZone")))
-    casts_fail = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+    casts_fail = str(read_setting(spark, "spark.sql.ansi.enabled")).lower() == "true"
     storing = StoreAssignment(table.store.name, casts_fail, by_position)
     return named.select(
         *(
@@ -227,20 +241,29 @@ class SQLContext(Context[DataFrame]):
         super().__init__(catalog, database)
         self.spark = spark
         self._kept: set[str] = set()  # names of frames that stay views
+        self._own_settings: dict[str, str] = {}  # for tables, where the session refuses them
         # Views over tables of ours by their names in lower case, with the catalog and database that were current.
         self._views: dict[str, tuple[CreateView, Args, tuple[str, str]]] = {}
 
     # ---- settings
 
     def settings(self) -> dict[str, str]:
-        """Return everything that is set in the session, by key."""
-        if hasattr(type(self.spark.conf), "getAll"):
-            return dict(self.spark.conf.getAll)
-        return {row["key"]: row["value"] for row in self.spark.sql("SET").collect()}
+        """Return everything that is set in the session, by key, as far as the session tells it."""
+        with suppress(*REFUSALS):
+            if hasattr(type(self.spark.conf), "getAll"):
+                return dict(self.spark.conf.getAll) | self._own_settings
+            return {row["key"]: row["value"] for row in self.spark.sql("SET").collect()} | self._own_settings
+        return dict(self._own_settings)
 
     def set(self, key: str, value: str | None) -> None:
-        """Set a key of the session; None takes the setting back."""
-        self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+        """Set a key of the session; None takes the setting back. What is set for tables needs no consent of Spark."""
+        try:
+            self.spark.conf.unset(key) if value is None else self.spark.conf.set(key, value)
+        except REFUSALS:
+            if not key.startswith(SETTING):
+                raise
+            self._own_settings.pop(key, None)
+            self._own_settings |= {} if value is None else {key: value}
 
     @contextmanager
     def with_frames(self, frames: Mapping[str, DataFrame]) -> Iterator[None]:
@@ -249,7 +272,7 @@ class SQLContext(Context[DataFrame]):
             if not hasattr(frame, "createOrReplaceTempView"):
                 expected = "a frame of Spark; spark.createDataFrame makes one of other data"
                 raise argument_checks.argument_error(name, expected, frame)
-            if self.is_view(name) and name not in self._kept:
+            if _is_temporary_view(self.spark, name) and name not in self._kept:
                 raise AlreadyExistsError(f"there is a temporary view {name!r} already; give the frame another name")
         try:
             for name, frame in frames.items():
@@ -285,26 +308,25 @@ class SQLContext(Context[DataFrame]):
         """The time zone of the session."""
         return str(self.spark.conf.get(_ZONE))
 
-    def is_view(self, name: str) -> bool:
-        """Return whether a temporary view has this name; one over tables of ours is brought up to date."""
-        exists = _is_temporary_view(self.spark, name)
-        if not exists:
-            self._views.pop(name.lower(), None)
-        elif name.lower() in self._views:
-            view, args, home = self._views[name.lower()]
-            with self._current(home):
-                self._view_frame(view, args).createOrReplaceTempView(quoted(view.name))
-        return exists
+    def is_hidden(self, name: Name) -> bool:
+        """Return whether a temporary view has the name of a table."""
+        return len(name.parts) == 1 and _is_temporary_view(self.spark, name.parts[0])
 
-    @contextmanager
-    def _current(self, home: tuple[str, str]) -> Iterator[None]:
-        """Let a catalog and a database be the current ones for the time of a block."""
-        before = self.catalog_name, self.database
-        self.catalog_name, self.database = home
-        try:
-            yield
-        finally:
-            self.catalog_name, self.database = before
+    def refresh_view(self, name: str) -> None:
+        """Bring a temporary view over tables of ours up to date, if one has this name."""
+        if name.lower() not in self._views:
+            return
+        if not _is_temporary_view(self.spark, name):
+            del self._views[name.lower()]
+            return
+        view, args, home = self._views[name.lower()]
+        self.at(*home)._view_frame(view, args).createOrReplaceTempView(quoted(view.name))  # noqa: SLF001 - its own class
+
+    def at(self, catalog: str, database: str) -> Self:
+        """Return this context with another current catalog and database; the rest is shared."""
+        other = copy(self)
+        other.catalog_name, other.database = catalog, database
+        return other
 
     def table_settings(self) -> Mapping[str, str]:
         """Return what is set for tables."""
@@ -346,7 +368,7 @@ class SQLContext(Context[DataFrame]):
     def evaluate(self, bound: BoundStatement, args: Args, *, before: str = "") -> DataFrame:
         """Return the rows of a query whose names are looked up; `before` is put before its text."""
         frames = frames_of(self.spark, bound.relations)
-        text = before + bound.text(0, placeholder, escape_braces=bool(frames))
+        text = (escape_braces(before) if frames else before) + bound.text(0, placeholder, escape_braces=bool(frames))
         try:
             return evaluated(self.spark, text, args, frames)
         except AnalysisException as error:

@@ -352,5 +352,10 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def escape_braces(text: str) -> str:
+    """Return text whose braces are doubled, as `str.format` wants them."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def _escaped(text: str, escape: bool) -> str:  # noqa: FBT001 - handed through
-    return text.replace("{", "{{").replace("}", "}}") if escape else text
+    return escape_braces(text) if escape else text

@@ -128,12 +128,13 @@ def _named_catalogs(given: object) -> dict[str, Catalog]:
     """Return the catalogs of a context by their names."""
     if isinstance(given, Mapping) and given and not {"warehouse", "metastore"} & given.keys():
         return {
-            argument_checks.check_text("the name of a catalog", name): _one_catalog(one) for name, one in given.items()
+            argument_checks.check_text("the name of a catalog", name): one_catalog(one) for name, one in given.items()
         }
-    return {DEFAULT_CATALOG: _one_catalog(given)}
+    return {DEFAULT_CATALOG: one_catalog(given)}
 
 
-def _one_catalog(given: object) -> Catalog:
+def one_catalog(given: object) -> Catalog:
+    """Return a catalog that is given as it is, by its options or by the path of its warehouse."""
     if isinstance(given, Catalog):
         return given
     if isinstance(given, str | os.PathLike):

@@ -61,8 +61,11 @@ class Lookup(Protocol):
     def zone(self) -> str:
         """The time zone of the session."""
 
-    def is_view(self, name: str) -> bool:
-        """Return whether a temporary view has this name."""
+    def is_hidden(self, name: Name) -> bool:
+        """Return whether the engine takes the name of a table of ours for something else, such as a temporary view."""
+
+    def refresh_view(self, name: str) -> None:
+        """Bring a temporary view over tables of ours up to date, if one has this name."""
 
     def table_settings(self) -> Mapping[str, str]:
         """Return what is set for tables: the keys that begin with `spark.paimon.`."""
@@ -96,7 +99,7 @@ class Tables:
     pins: dict[Place, int | None] = field(default_factory=dict)
     _settings: dict[str, str] | None = None
     _opened: dict[tuple[str, Identifier], FileStoreTable | SystemTable | None] = field(default_factory=dict)
-    _views: dict[tuple[str, ...], bool] = field(default_factory=dict)
+    _hidden: dict[tuple[str, ...], bool] = field(default_factory=dict)
 
     def find(self, reference: Reference) -> Found | None:
         """Return the table of a reference; None: it is none of ours, and the engine has to know it."""
@@ -104,10 +107,13 @@ class Tables:
         if reference.call is not None:
             name, more = self._called(reference.name, reference.call)
             options |= more
-        if self._is_view(name.parts):
-            return None
         resolved = self._resolved(name)
+        # Our catalog is asked first: over Spark Connect a look for a view takes longer.
         table = None if resolved is None else self._table(name, *resolved)
+        if len(name.parts) == 1:
+            self.lookup.refresh_view(name.parts[0])
+        if table is not None and self._is_hidden(name):
+            return None
         if table is None or resolved is None:
             if reference.call is not None and reference.call.name in FUNCTIONS:
                 raise self.missing(name)
@@ -158,12 +164,10 @@ class Tables:
 
     # ---- names
 
-    def _is_view(self, parts: tuple[str, ...]) -> bool:
-        if len(parts) != 1:
-            return False
-        if parts not in self._views:
-            self._views[parts] = self.lookup.is_view(parts[0])
-        return self._views[parts]
+    def _is_hidden(self, name: Name) -> bool:
+        if name.parts not in self._hidden:
+            self._hidden[name.parts] = self.lookup.is_hidden(name)
+        return self._hidden[name.parts]
 
     def _resolved(self, name: Name) -> tuple[str, Identifier] | None:
         """Return the catalog and the identifier that a name means; None: it cannot be a table of ours."""

@@ -35,7 +35,7 @@ from lakewright.statements.insert_plan import SchemaMerge, insert_query, plan_in
 from lakewright.statements.spark_grammar import FragmentKind
 from lakewright.statements.sql_context import Context, counts
 from lakewright.statements.sql_session import Catalogs
-from lakewright.statements.sql_text import Args, Fragment
+from lakewright.statements.sql_text import Args, Fragment, Name
 from lakewright.statements.statements import (
     CopyIn,
     CopyOut,
@@ -236,9 +236,12 @@ class SQLContext(Context[pa.Table]):
         """The time zone of the session."""
         return time_zone(self._settings)
 
-    def is_view(self, name: str) -> bool:
-        """Return whether a temporary view has this name."""
-        return name.lower() in self._views
+    def is_hidden(self, name: Name) -> bool:
+        """Return whether a temporary view has the name of a table."""
+        return len(name.parts) == 1 and name.parts[0].lower() in self._views
+
+    def refresh_view(self, name: str) -> None:
+        """Do nothing: the text of a view is run wherever the view is used."""
 
     def table_settings(self) -> Mapping[str, str]:
         """Return what is set for tables."""

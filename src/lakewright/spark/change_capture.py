@@ -280,12 +280,7 @@ class SourceFacts:
 def collect_facts(events: DataFrame, kind: EventFormat, *, has_time: bool) -> dict[str, SourceFacts]:
     """Return what the events of each source table say about its columns."""
     shapes = events.where("reason IS NULL").select(
-        "source",
-        F.xxhash64("types").alias("version"),
-        "types",
-        F.to_json(F.map_keys("key")).alias("keys"),
-        shape_of(F.col("untyped")).alias("shape"),
-        "offset",
+        "source", "version", "types", F.to_json(F.map_keys("key")).alias("keys"), "shape", "offset"
     )
     # Few shapes are left of many events before they are taken apart.
     shapes = shapes.groupBy("source", "version", "keys", "shape").agg(
@@ -477,14 +472,13 @@ class CapturedBatches:
         if self._user is None:
             self._user = stream_user(query_id_of(spark, self.checkpoint))
         has_time = _has_time(spark)
-        events = self._events(df)
-        facts = collect_facts(events, self.kind, has_time=has_time)
-        plans = [self._planned(name, of, has_time) for name, of in sorted(self._by_table(facts).items())]
-        with _kept(events.drop("types", "untyped")) as kept:
-            self._write_letters(kept, plans, batch_id)
+        with _kept(self._events(df)) as events:
+            facts = collect_facts(events, self.kind, has_time=has_time)
+            plans = [self._planned(name, of, has_time) for name, of in sorted(self._by_table(facts).items())]
+            self._write_letters(events, plans, batch_id)
             for plan in plans:
                 if plan.table is not None:
-                    rows = plan.rows_of(plan.events_of(kept).where("reason IS NULL"))
+                    rows = plan.rows_of(plan.events_of(events).where("reason IS NULL"))
                     write_micro_batch(rows, plan.table, batch_id, commit_user=self._user)
 
     def _events(self, df: DataFrame) -> DataFrame:
@@ -496,7 +490,8 @@ class CapturedBatches:
         position = "offset"
         if self.order != _OFFSET:
             position = f"try_cast(get_json_object(event, {text_sql(f'$.{self.order}')}) AS BIGINT)"
-        return events.selectExpr("*", f"{position} AS position", "xxhash64(types) AS version").drop("event")
+        events = events.selectExpr("*", f"{position} AS position", "xxhash64(types) AS version")
+        return events.withColumn("shape", shape_of(F.col("untyped"))).drop("event", "untyped")
 
     def _by_table(self, facts: Mapping[str, SourceFacts]) -> dict[str, dict[str, SourceFacts]]:
         """Return the facts of the sources of each table."""

@@ -17,6 +17,7 @@ import lakewright as lw
 from contract.faulty_storage import FaultyStorage
 from lakewright.errors import CommitConflictError, CorruptTableError, InvalidInputError, NotFoundError
 from lakewright.maintenance import snapshot_expiry as expire_module
+from lakewright.maintenance.rollback import publish_state
 from lakewright.maintenance.snapshot_expiry import ExpireResult, Retention, _first_kept, expire_snapshots
 from lakewright.metadata.refs import Consumers
 from lakewright.metadata.table_store import TableStore
@@ -515,3 +516,17 @@ def test_tables_of_java_keep_what_they_show(tmp_path: Path, name: str) -> None:
     assert lw.read_table(table).num_rows == rows
     assert {tag: lw.read_table(table, tag=tag).num_rows for tag in table.list_tags()} == tags
     assert table.remove_orphan_files(dry_run=True).count == 0
+
+
+def test_a_rollback_that_was_cut_short_keeps_the_state_that_it_went_to(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    for hour in range(4):
+        append(store, f"f{hour}", hour=hour)
+    publish_state(store, store.snapshots.get(2), store.snapshots.latest(), is_cover=True)
+    held = expire(store, count_max=1)
+    assert (held.snapshot_ids, held.left) == ((1,), 3)
+    assert "a rollback or fast-forward to snapshot 2 is at work, or was cut short: repeat it" in held.held_by
+    append(store, "more", hour=5)
+    assert expire(store, count_max=1).left == 0
+    assert store.snapshots.ids() == [6]
+    assert live_names(store) == ["f0", "f1", "more"]

@@ -168,7 +168,8 @@ def expire_snapshots(
     consumers = {} if _ignores_consumers(store, changelogs) else _next_snapshots(store, now, dry_run=dry_run)
     kept_id = _first_kept(ids, retention, min(consumers.values(), default=None), times)
     known = _read_all(store, ids if bisect_left(ids, kept_id) else [])
-    kept_id = _kept_by_rewind(kept_id, ids, known)
+    covered = _covered_state(known)
+    kept_id = min(kept_id, covered or kept_id)
     place = bisect_left(ids, kept_id)
     expiring = [snapshot for snapshot in known if snapshot.id < kept_id]
     remaining = [snapshot for snapshot in known if snapshot.id >= kept_id]
@@ -182,6 +183,8 @@ def expire_snapshots(
     files.keep_referenced()
     files.check()
     left, held_by = _held_back(ids, kept_id, retention, consumers, times)
+    if covered == kept_id and left:
+        held_by.append(f"a rollback or fast-forward to snapshot {covered} is at work, or was cut short: repeat it")
     result = replace(
         files.counts(),
         snapshot_ids=tuple(snapshot.id for snapshot in expiring),
@@ -294,11 +297,13 @@ def _first_kept(
     return ids[min(bisect_left(ids, end), len(ids) - 1)]
 
 
-def _kept_by_rewind(kept_id: int, ids: Sequence[int], known: Sequence[Snapshot]) -> int:
-    """Return the oldest id that stays if a rollback or fast-forward is at work: the state that it goes to stays."""
+def _covered_state(known: Sequence[Snapshot]) -> int | None:
+    """Return the id of the state that a rollback or fast-forward at work goes to, or of the first snapshot above it."""
     properties = known[-1].properties if known else {}
     target = properties.get(COVER_OF, properties.get(COPY_OF, ""))
-    return min(kept_id, ids[min(bisect_left(ids, int(target)), len(ids) - 1)]) if target.isdecimal() else kept_id
+    if not target.isdecimal():
+        return None
+    return next((snapshot.id for snapshot in known if snapshot.id >= int(target)), None)
 
 
 def _ignores_consumers(store: TableStore, changelogs: Retention | None) -> bool:
@@ -378,7 +383,8 @@ def _remove_snapshots(
         elif not _is_same(data, snapshot, path):
             # A fast-forward has given the id to a snapshot of the other branch: it gets it back.
             store.storage.create(path, data)
-            _remove_left(store, kept, snapshot.id)
+            if last is not None:
+                _remove_left(store, kept, snapshot.id)
             raise _rolled_back(store, removed)
         else:
             last = snapshot

@@ -103,6 +103,8 @@ class Checker:
         acknowledged |= {
             one.facts.get("of", one.uid) for one in operations if one.outcome == DONE and one.facts.get("puts")
         }
+        if history.rewinds:
+            acknowledged.clear()  # what was removed may be committed again
         return wrong
 
     def _observe(self, kind: TableKind, table: lw.FileStoreTable) -> Past:

@@ -25,6 +25,7 @@ from lakewright.dml.matching import Condition, JoinPair, RowCondition, ScopedTex
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec.argument_checks import suggest_name
 from lakewright.spec.arrow_types import from_arrow_type
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
 from lakewright.write.alignment import Aligner
@@ -153,12 +154,8 @@ def _condition_on(table: str, scope: ColumnScope, on: On) -> Condition:
                     table=table,
                     column=name,
                 )
-    text = " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in dict.fromkeys(names))
+    text = " AND ".join(f"t.{quote_identifier(name)} = s.{quote_identifier(name)}" for name in dict.fromkeys(names))
     return parse(text, scope, f"table {table}: the columns of the merge")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _join_pairs(table: str, scope: ColumnScope, condition: Condition) -> tuple[JoinPair, ...]:

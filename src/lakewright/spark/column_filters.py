@@ -25,6 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
 from lakewright.spark.spark_types import spark_type
 from lakewright.spec.column_stats import is_nan
 from lakewright.spec.comparison import PATTERNS, is_float, like_parts, matches_value
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.scalars import to_text
 from lakewright.spec.types import (
@@ -76,7 +77,7 @@ def _two_compared(method: str, left: Column, right: Column, dtype: DataType) -> 
 
 def column_at(path: Sequence[str]) -> Column:
     """Return a column, or the field of a struct below it, whatever characters the names have."""
-    column = F.col("`" + path[0].replace("`", "``") + "`")
+    column = F.col(quote_identifier(path[0]))
     for name in path[1:]:
         column = column.getField(name)
     return column

@@ -59,7 +59,7 @@ from lakewright.spark.spark_features import (
 from lakewright.spark.spark_types import fields_of, spark_batches, spark_schema
 from lakewright.spark.stream_source import STREAM_READ, stream_reader
 from lakewright.spec import argument_checks
-from lakewright.spec.identifier import Identifier
+from lakewright.spec.identifier import Identifier, quote_identifier
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.table_views import RowView, SystemReadBuilder
 
@@ -273,8 +273,8 @@ def attach(
         except LakewrightError as error:
             _warn(f"{database}.{name} has no view: {error}")
             continue
-        frame.createOrReplaceTempView(_quoted(view))
-        views[view.casefold()] = view if _PLAIN_NAME.fullmatch(view) else _quoted(view)
+        frame.createOrReplaceTempView(quote_identifier(view))
+        views[view.casefold()] = view if _PLAIN_NAME.fullmatch(view) else quote_identifier(view)
     return list(views.values())
 
 
@@ -294,10 +294,6 @@ def _pinned(spark: SparkSession, table: FileStoreTable) -> DataFrame:
 def _door(spark: SparkSession, table: FileStoreTable) -> DataFrame:
     spark_schema(table.fields)  # refuses here, with an error of ours, what Spark has no types for
     return spark.read.format(bound_format(spark, table)).load()
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _warn(message: str) -> None:

@@ -25,7 +25,8 @@ from lakewright.errors import InvalidInputError, LakewrightError, NotFoundError,
 from lakewright.spark.source_options import FORMAT
 from lakewright.spark.spark_session import is_connect, own_calls
 from lakewright.spark.spark_sql_context import SQLContext
-from lakewright.statements.bind_tables import bind, quoted
+from lakewright.spec.identifier import quote_identifier
+from lakewright.statements.bind_tables import bind
 from lakewright.statements.call_statement import CallProcedure, DescribeProcedure, ShowProcedures
 from lakewright.statements.catalog_commands import (
     AlterDatabase,
@@ -295,7 +296,7 @@ class InstalledContext(SQLContext):
 
     def _in_spark(self, name: Name) -> str | None:
         """Return what Spark calls by a name: VIEW for a temporary one, TABLE, or None; also for published tables."""
-        text = ".".join(map(quoted, name.parts))
+        text = ".".join(map(quote_identifier, name.parts))
         with own_calls(), suppress(PySparkException):
             if is_connect(self.spark):
                 if not self.spark.catalog.tableExists(text):

@@ -18,8 +18,8 @@ from lakewright.catalog.catalog import Catalog
 from lakewright.errors import DatabaseNotExistException, LakewrightError, UnsupportedError
 from lakewright.spark.installed_context import InstalledContext
 from lakewright.spark.spark_types import fields_of
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.schema import Schema
-from lakewright.statements.bind_tables import quoted
 from lakewright.statements.catalog_commands import PROVIDER, shown_type
 from lakewright.statements.sql_session import DEFAULT_DATABASE, has_database, matching
 from lakewright.statements.sql_text import Name
@@ -55,7 +55,7 @@ def _table(context: InstalledContext, table: str, database: str | None = None) -
 
 def _whole(context: InstalledContext, name: Name) -> str:
     missing = (context.catalog_name, context.database)[: 3 - len(name.parts)]
-    return ".".join(map(quoted, (*missing, *name.parts)))
+    return ".".join(map(quote_identifier, (*missing, *name.parts)))
 
 
 def _by_table(statement: str) -> Call:
@@ -202,7 +202,7 @@ def _list_views(
 
 
 def _shown_table(context: InstalledContext, catalog: str, database: str, table: str) -> object:
-    comment = context.catalogs[catalog].get_table(f"{quoted(database)}.{quoted(table)}").comment()
+    comment = context.catalogs[catalog].get_table(f"{quote_identifier(database)}.{quote_identifier(table)}").comment()
     return spark_catalog.Table(table, catalog, [database], comment, "MANAGED", isTemporary=False)
 
 

@@ -36,6 +36,7 @@ from lakewright.spark.spark_session import settings
 from lakewright.spark.spark_types import fields_of, spark_schema, to_spark_batch
 from lakewright.spark.spark_verbs import write_table
 from lakewright.spec.argument_checks import Distribution, PathLike, SchemaMode, WriteMode
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.types import ArrayType, AtomicType, DataField, DataType, RowType, with_nullable
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.write.table_writer import WriteJob
@@ -109,7 +110,7 @@ class SparkSource:
 
 def column(name: str) -> Column:
     """Return a column by its exact name, whatever characters it has."""
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(quote_identifier(name))
 
 
 def open_source(spark: SparkSession, source: IngestSource, call: IngestCall) -> list[SparkSource]:

@@ -55,6 +55,7 @@ from lakewright.spark.row_matching import (
 from lakewright.spark.spark_engine import SparkEngine, SparkWork, compacting_on, size_of
 from lakewright.spark.spark_session import in_session_zone, is_connect, read_setting
 from lakewright.spark.spark_types import arrow_schema_of, fields_of
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.predicate import Predicate, and_predicates
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import AtomicType, DataField
@@ -257,7 +258,7 @@ class _Source:
             if name not in known or self.frame.columns.count(other) > 1:
                 continue
             alias = f"k{len(found)}"
-            column = F.col(_quoted(other)).alias(alias)
+            column = F.col(quote_identifier(other)).alias(alias)
             if has_bounds(known[name], fields_of(self.frame.select(column).schema)[0].type):
                 columns.append(column)
                 found.append((known[name], alias))
@@ -426,7 +427,7 @@ class _Attempt:
         frame, keys = source.keys(self.plan)
         if not keys or (source.bytes or 0) > BROADCAST_BYTES_MAX:
             return target
-        equal = [target[_quoted(field.name)] == frame[name] for field, name in keys]
+        equal = [target[quote_identifier(field.name)] == frame[name] for field, name in keys]
         return target.join(F.broadcast(frame), reduce(and_, equal), "left_semi")
 
     def _run(self, text: Text, frames: dict[str, DataFrame]) -> DataFrame:
@@ -451,7 +452,3 @@ class _Attempt:
             return F.lit(0)
         hashed = (value_name(plan.decided.values[name]) for name in (names if keys else names[:_HASHED_MAX]))
         return F.pmod(F.hash(*hashed), F.lit(tasks))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

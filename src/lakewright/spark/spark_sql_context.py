@@ -32,9 +32,10 @@ from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spark.spark_verbs import analyze, compact, write_table
 from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import from_arrow_schema
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField, with_nullable
-from lakewright.statements.bind_tables import BoundStatement, bind, escape_braces, quoted
+from lakewright.statements.bind_tables import BoundStatement, bind, escape_braces
 from lakewright.statements.copy_into import (
     CopySettings,
     FileVersion,
@@ -66,7 +67,7 @@ from lakewright.statements.statements import (
     Statement,
     Update,
 )
-from lakewright.statements.store_assignment import StoreAssignment, quote_identifier, sql_type
+from lakewright.statements.store_assignment import StoreAssignment, sql_type
 from lakewright.statements.table_lookup import SETTING
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.verbs import add_missing_columns
@@ -320,7 +321,7 @@ class SQLContext(Context[DataFrame]):
             del self._views[name.lower()]
             return
         view, args, home = self._views[name.lower()]
-        self.at(*home)._view_frame(view, args).createOrReplaceTempView(quoted(view.name))  # noqa: SLF001 - its own class
+        self.at(*home)._view_frame(view, args).createOrReplaceTempView(quote_identifier(view.name))  # noqa: SLF001 - its own class
 
     def at(self, catalog: str, database: str) -> Self:
         """Return this context with another current catalog and database; the rest is shared."""
@@ -411,7 +412,7 @@ class SQLContext(Context[DataFrame]):
         if not bind(self, self, [view.query], args).relations:
             # Spark looks its own tables up again whenever the view is used.
             return evaluated(self.spark, view.text.text, args)
-        frame, name = self._view_frame(view, args), quoted(view.name)
+        frame, name = self._view_frame(view, args), quote_identifier(view.name)
         if view.is_global:
             frame.createOrReplaceGlobalTempView(name) if view.replace else frame.createGlobalTempView(name)
         else:
@@ -436,8 +437,8 @@ def _is_temporary_view(spark: SparkSession, name: str) -> bool:
     if not is_connect(spark):
         state = spark._jsparkSession.sessionState().catalog()  # noqa: SLF001 - the public call takes 30 ms for a name
         return bool(state.getTempView(name).isDefined())
-    found = spark.catalog.tableExists(quoted(name))
-    return found and bool(spark.catalog.getTable(quoted(name)).isTemporary)
+    found = spark.catalog.tableExists(quote_identifier(name))
+    return found and bool(spark.catalog.getTable(quote_identifier(name)).isTemporary)
 
 
 def _keys(spark: SparkSession) -> list[str] | None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lakewright.errors import InvalidInputError
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.column_stats import ColumnStats, is_nan
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.scalars import cast_text, to_array, to_text, to_value, zone_of
 from lakewright.spec.types import (
     BINARY_ROOTS,
@@ -370,7 +371,7 @@ def show(method: str, name: str, literals: tuple[Value, ...], dtype: DataType | 
 
 def show_name(path: tuple[str, ...]) -> str:
     """Return a column or a path into a ROW as text, quoted where necessary."""
-    return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n, re.ASCII) else f"`{n.replace('`', '``')}`" for n in path)
+    return ".".join(n if re.fullmatch(r"[A-Za-z_]\w*", n, re.ASCII) else quote_identifier(n) for n in path)
 
 
 def _show_literal(value: Value, dtype: DataType | None) -> str:

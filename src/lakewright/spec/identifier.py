@@ -93,7 +93,7 @@ class Identifier:
 
     def get_full_name(self) -> str:
         """Return the whole name; `from_string` reads it back."""
-        return f"{_quoted(self.database)}.{_quoted(self.get_object_name())}"
+        return f"{_quote_if_needed(self.database)}.{_quote_if_needed(self.get_object_name())}"
 
     def get_branch_name(self) -> str | None:
         """Return the branch, None if the name has none."""
@@ -128,8 +128,17 @@ def _object_parts(text: str, full_name: str) -> tuple[str, str | None, str | Non
     return table, branch, system
 
 
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`" if "." in name or "`" in name or name != name.strip() else name
+def quote_identifier(name: str) -> str:
+    """Return a name in backticks, as Spark's SQL and filters quote it.
+
+    >>> quote_identifier("unit`price")
+    '`unit``price`'
+    """
+    return f"`{name.replace('`', '``')}`"
+
+
+def _quote_if_needed(name: str) -> str:
+    return quote_identifier(name) if "." in name or "`" in name or name != name.strip() else name
 
 
 def _unquoted(part: str) -> str:

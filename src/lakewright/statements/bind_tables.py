@@ -10,6 +10,7 @@ from sqlglot import exp
 from lakewright.errors import ColumnNotExistException, NotFoundError, UnsupportedError
 from lakewright.read.read_builder import ReadBuilder
 from lakewright.read.time_travel import is_incremental
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.system_columns import metadata_fields
 from lakewright.spec.types import AtomicType, DataField
@@ -273,10 +274,10 @@ def _splices(
             scope, names = id(reference.select), tuple(part.lower() for part in one.full_name)
             qualifiers |= {(scope, names): alias, (scope, names[1:]): alias}
         place, later = reference.alias_at, reference.alias_at != reference.end
-        own = "" if place is None or later else f" AS {quoted(alias)}"
+        own = "" if place is None or later else f" AS {quote_identifier(alias)}"
         out[reference.start, reference.end] = relation, own
         if place is not None and later:
-            out[place, place] = f" AS {quoted(alias)} "
+            out[place, place] = f" AS {quote_identifier(alias)} "
     out |= _qualified(piece, qualifiers)
     for call in piece.tree.find_all(exp.Anonymous):
         place_of_call = _call_place(piece, call)
@@ -310,7 +311,7 @@ def _qualified(
             alias = _alias_in_scope(column, names, qualifiers) if len(names) == length else None
             if alias is not None and (name := piece.name(parts[:length])) is not None:
                 start = name.place.start - piece.fragment.start
-                out[start, start + len(name.place.text)] = quoted(alias)
+                out[start, start + len(name.place.text)] = quote_identifier(alias)
                 break
     return out
 
@@ -345,11 +346,6 @@ def _call_place(piece: ParsedFragment, call: exp.Expr) -> tuple[int, int] | None
             return start, words[at].end
         at += 1
     return None
-
-
-def quoted(name: str) -> str:
-    """Return a name in backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def escape_braces(text: str) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakewright.errors import DatabaseNotEmptyException, DatabaseNotExistException, pluralize
 from lakewright.maintenance.table_analysis import has_statistics
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import column_not_found
 from lakewright.spec.types import (
@@ -179,7 +180,7 @@ def quoted_name(name: str) -> str:
     >>> quoted_name("day"), quoted_name("a b")
     ('day', '`a b`')
     """
-    return name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`"
+    return name if _PLAIN.fullmatch(name) else quote_identifier(name)
 
 
 def quoted_text(text: str) -> str:

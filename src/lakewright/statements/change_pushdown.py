@@ -19,6 +19,7 @@ from lakewright.dml.matching import Condition
 from lakewright.dml.merge_clauses import ClauseKind, MergeClause, plan_merge
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.arrow_types import from_arrow_type
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.predicate import TRUE, Predicate
 from lakewright.spec.types import DataField
 from lakewright.statements.bind_tables import BoundStatement, BoundTable
@@ -27,7 +28,7 @@ from lakewright.statements.pushdown_filters import FilterTarget, condition_filte
 from lakewright.statements.spark_grammar import ParsedFragment
 from lakewright.statements.sql_text import Args, Fragment
 from lakewright.statements.statements import Action
-from lakewright.statements.store_assignment import quote_identifier, sql_type
+from lakewright.statements.store_assignment import sql_type
 from lakewright.statements.table_lookup import place_of
 from lakewright.table.file_store_table import FileStoreTable
 

@@ -16,10 +16,11 @@ from lakewright.dml.keyed_rules import KeyedChangeRules
 from lakewright.dml.row_location import system_fields
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.metadata.table_store import TableStore
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.types import FLOAT_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField, DataType, RowType
 from lakewright.statements.sql_text import Fragment, Name
 from lakewright.statements.statements import Action, Assignment, Delete, MergeClause, MergeInto, Update, When
-from lakewright.statements.store_assignment import StoreAssignment, default_of, literal, quote_identifier
+from lakewright.statements.store_assignment import StoreAssignment, default_of, literal
 from lakewright.statements.token_cursor import words_of
 
 # ---- Names of columns ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.spec.arrow_types import from_arrow_type, to_arrow_type
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.types import (
     BINARY_ROOTS,
     TEXT_ROOTS,
@@ -50,11 +51,6 @@ _NAMES = {
     "TIMESTAMP_LTZ": "TIMESTAMP",
     "TIME": "TIME(6)",
 }
-
-
-def quote_identifier(name: str) -> str:
-    """Return a name in backticks."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def literal(text: str) -> str:

@@ -38,6 +38,7 @@ from lakewright.read.split_planning import check_shard
 from lakewright.read.split_sharing import stretches
 from lakewright.spec import argument_checks
 from lakewright.spec.filters import Filter
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.predicate import PredicateBuilder
 from lakewright.spec.types import DataField
 from lakewright.write.alignment import Aligner
@@ -437,8 +438,4 @@ def equalities(on: Mapping[str, str]) -> str:
         (target, argument_checks.check_text("on", source))
         for target, source in argument_checks.check_mapping("on", on).items()
     ]
-    return " AND ".join(f"t.{_quoted(target)} = s.{_quoted(source)}" for target, source in pairs)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return " AND ".join(f"t.{quote_identifier(target)} = s.{quote_identifier(source)}" for target, source in pairs)

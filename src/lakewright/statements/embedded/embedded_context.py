@@ -15,6 +15,7 @@ from lakewright.display import GRID_ROWS, grid
 from lakewright.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from lakewright.spec import argument_checks
 from lakewright.spec.arrow_types import from_arrow_type
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.table_options import TableOptions
 from lakewright.statements.bind_tables import BoundStatement, bind
 from lakewright.statements.catalog_commands import described, shown_type
@@ -49,7 +50,7 @@ from lakewright.statements.statements import (
     Native,
     Update,
 )
-from lakewright.statements.store_assignment import StoreAssignment, quote_identifier, sql_type
+from lakewright.statements.store_assignment import StoreAssignment, sql_type
 from lakewright.statements.table_lookup import SETTING
 from lakewright.statements.token_cursor import TokenCursor
 from lakewright.table.file_store_table import FileStoreTable

@@ -30,6 +30,7 @@ from lakewright.ingestion.ingest_sources import IngestSource, LocalFile, local_f
 from lakewright.ingestion.local_ingest import LocalSource, json_rows
 from lakewright.ingestion.source_files import TextFormat
 from lakewright.ingestion.text_values import ParseSettings
+from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.types import DataField
 from lakewright.statements.copy_into import (
     CopySettings,
@@ -44,7 +45,7 @@ from lakewright.statements.copy_into import (
 from lakewright.statements.embedded.duckdb_query import ArrowRows, DuckDBEvaluation, PreparedQuery
 from lakewright.statements.embedded.embedded_changes import in_zone
 from lakewright.statements.statements import CopyIn, CopyOut
-from lakewright.statements.store_assignment import StoreAssignment, quote_identifier
+from lakewright.statements.store_assignment import StoreAssignment
 from lakewright.table.file_store_table import FileStoreTable
 from lakewright.table.verbs import write_table
 

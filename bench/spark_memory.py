@@ -101,7 +101,7 @@ def drive(path: str) -> None:
         _Written,
     )
     from lakewright.engine.engine_job import verified_messages  # noqa: PLC0415
-    from lakewright.spark.spark_engine import _complete, _joined  # noqa: PLC0415
+    from lakewright.spark.spark_engine import _complete, _join_payloads  # noqa: PLC0415
 
     shape = Row("task", "attempt", "retry", "piece", "pieces", "payload", "error")
     marks = {"start": resident()}
@@ -110,7 +110,7 @@ def drive(path: str) -> None:
         rows = list(_rows(source, shape))
     marks["answers"] = resident()
     started = time.process_time()
-    done = _complete(_joined(rows, 0), "bench")
+    done = _complete(_join_payloads(rows, 0), "bench")
     del rows
     messages = verified_messages(job, (one.payload for one in done))
     marks["messages"] = resident()
@@ -175,7 +175,7 @@ def work(case: str, root: str, rows: int, partitions: int) -> None:
     spark.stop()
     workers = sorted((round(value / 2**20) for value in seen.values()), reverse=True)
     said = {"case": case, "rows": result.rows, "files": result.files, "partitions": result.partitions}
-    print(json.dumps({**said, "way": result.way, "seconds": round(result.seconds), "worker_peaks_mb": workers[:6]}))
+    print(json.dumps({**said, "way": result.method, "seconds": round(result.seconds), "worker_peaks_mb": workers[:6]}))
 
 
 @contextmanager

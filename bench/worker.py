@@ -519,7 +519,7 @@ def commits(library: Library, directory: str, rows: int, count: int) -> dict[str
 
 
 def tree_bytes(directory: str) -> int:
-    """Return how many bytes lie below a directory."""
+    """Return how many bytes are below a directory."""
     return sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
 
 

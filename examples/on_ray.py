@@ -34,7 +34,7 @@ def parcels(batch: pa.Table) -> pa.Table:
 
 dataset = ray.data.range(5000, override_num_blocks=4).map_batches(parcels, batch_format="pyarrow")
 result = lwr.write_table(dataset, table, job_id="parcels of monday")  # committed once, however often this runs
-print(f"wrote {result.rows} rows in snapshot {result.snapshot_id}: {result.way}")
+print(f"wrote {result.rows} rows in snapshot {result.snapshot_id}: {result.method}")
 
 changes = ray.data.from_arrow(pa.table({"id": [1, 9000], "region": ["west", "west"], "price": [1.0, 2.0]}))
 merged = lwr.merge(changes, table, "id").when_matched_update().when_not_matched_insert().execute()

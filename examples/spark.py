@@ -19,7 +19,7 @@ table = catalog.get_table("sales.orders")
 
 orders = spark.sql("SELECT id, if(id % 3 = 0, 'north', 'south') AS region, id * 1e-1 AS price FROM range(10000)")
 result = lws.write_table(orders, table, job_id="orders of monday")  # committed once, however often this runs
-print(f"wrote {result.rows} rows in snapshot {result.snapshot_id}: {result.way}")
+print(f"wrote {result.rows} rows in snapshot {result.snapshot_id}: {result.method}")
 
 cheaper = spark.sql("SELECT id, 1e0 AS price FROM range(100)")
 lws.write_table(cheaper, table, mode="upsert")  # the column `region` stays as it is

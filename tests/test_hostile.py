@@ -106,7 +106,7 @@ class World:
         return f"{self.memory.root}/w/d.db/t"
 
     def attack(self, act: Callable[[Catalog], object], *, inside: str | None = None) -> None:
-        """Do something hostile; every path that is touched must lie inside, and every error be one of ours."""
+        """Do something hostile; every path that is touched must be inside, and every error be one of ours."""
         self.cases += 1
         recorder = FaultyStorage(self.memory)
         try:
@@ -743,7 +743,7 @@ def test_orphan_removal_follows_no_link(disk: Disk) -> None:
 
 @pytest.mark.parametrize("name", ["manifest", "snapshot", "p=a", "p=a/bucket-0", "index"])
 def test_orphan_removal_enters_no_linked_directory(disk: Disk, name: str) -> None:
-    """Even one in the place of the table's own: what lies behind a link belongs to somebody else."""
+    """Even one in the place of the table's own: what is behind a link belongs to somebody else."""
     before = disk.outside_files()
     real = disk.root / name
     moved = disk.outside.parent / "moved"

@@ -19,7 +19,7 @@ from lakewright.commit.commit_loop import FilePublisher
 from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
 from lakewright.errors import TableNotExistException, TableReplacedError
-from lakewright.maintenance.rollback import unchanged
+from lakewright.maintenance.rollback import write_unchanged
 from lakewright.metadata.authority import Outcome
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ManifestEntry
@@ -290,7 +290,7 @@ def test_a_snapshot_that_others_built_upon_is_not_taken_back(lake: Lake) -> None
         def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
             lake.make_again_empty()
             outcome = super().publish(snapshot, base, entries)
-            later = replace(unchanged(store, snapshot), id=snapshot.id + 1)
+            later = replace(write_unchanged(store, snapshot), id=snapshot.id + 1)
             self.storage.create(self.layout.snapshot_file(later.id), to_json(later).encode())
             return outcome
 

@@ -94,7 +94,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _installed(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -112,7 +112,7 @@ def check_python(version: tuple[int, ...] = sys.version_info[:3]) -> Check:
     return Check("python", "ok", found)
 
 
-def check_packages(installed: Callable[[str], str | None] = _installed) -> Iterator[Check]:
+def check_packages(installed: Callable[[str], str | None] = _installed_version) -> Iterator[Check]:
     """Check what the library needs, and what each extra brings; an extra that is not installed is skipped."""
     for package, oldest in REQUIRED.items():
         yield _package(f"package.{package}", package, oldest, installed(package), f"pip install '{package}>={oldest}'")
@@ -155,7 +155,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 # ---- Checks of a warehouse -------------------------------------------------------------------------------------------
-# Invariant: only files below the scratch name, which nobody else has, are written and deleted.
+# Invariant: only files below the scratch name, which is unique, are written and deleted.
 
 SCRATCH = "_lakewright_doctor"
 SKEW_SECONDS = 10.0  # a store may tell whole seconds, and a request takes time
@@ -178,23 +178,23 @@ def check_storage(
     path = f"{place}/once"
     if isinstance(storage, LocalStorage) and not Path(warehouse).is_dir():
         yield Check("storage.list", "failed", f"{warehouse} is no directory", "check the path, or create the directory")
-        yield from _skipped("write", "create-once", "read", "clock", "delete")
+        yield from _skip_checks("write", "create-once", "read", "clock", "delete")
         return
     try:
         count = sum(1 for _ in storage.list_directories(warehouse))
         yield Check("storage.list", "ok", f"{warehouse} can be listed, {count:,} directories are in it")
     except _FAILURES as error:
-        yield _refused("list", f"{warehouse} cannot be listed", error)
+        yield _refusal_check("list", f"{warehouse} cannot be listed", error)
         if _is_absent(error):
-            yield from _skipped("write", "create-once", "read", "clock", "delete")
+            yield from _skip_checks("write", "create-once", "read", "clock", "delete")
             return
     before = clock()
     try:
         if not storage.create(path, _FIRST):
             raise FileExistsError(f"{path} was said to exist before it was written")
     except _FAILURES as error:
-        yield _refused("write", f"no file can be created below {warehouse}", error)
-        yield from _skipped("create-once", "read", "clock", "delete")
+        yield _refusal_check("write", f"no file can be created below {warehouse}", error)
+        yield from _skip_checks("create-once", "read", "clock", "delete")
         return
     after = clock()
     yield Check("storage.write", "ok", f"a file was written below {place}")
@@ -226,7 +226,7 @@ def _check_read(storage: Storage, path: str) -> Check:
     try:
         found = storage.read(path)
     except _FAILURES as error:
-        return _refused("read", "a file that was written cannot be read", error)
+        return _refusal_check("read", "a file that was written cannot be read", error)
     if found != _FIRST:
         return Check("storage.read", "failed", "a file holds other bytes than were written first", _NO_ONCE)
     return Check("storage.read", "ok", "the file holds what was written first")
@@ -238,7 +238,7 @@ def _check_clock(storage: Storage, place: str, before: float, after: float) -> C
     try:
         stamped = next((file.modified_millis / 1000 for file in storage.list(place)), None)
     except _FAILURES as error:
-        return _refused("list", "the scratch file cannot be listed", error)
+        return _refusal_check("list", "the scratch file cannot be listed", error)
     if stamped is None:
         return Check(name, "failed", "a file that was written is not listed", "the store must list what it holds")
     skew = stamped - after if stamped > after else min(0.0, stamped - before)
@@ -255,20 +255,20 @@ def _check_delete(storage: Storage, place: str, path: str) -> Check:
         left = storage.exists(path)
         storage.delete_directory(place)
     except _FAILURES as error:
-        check = _refused("delete", f"{path} cannot be deleted, and stays", error)
+        check = _refusal_check("delete", f"{path} cannot be deleted, and stays", error)
         return Check(check.name, check.status, check.found, f"{check.remedy}; then delete {place}")
     if left:
         return Check("storage.delete", "failed", f"{path} is there after it was deleted", f"delete {place} by hand")
     return Check("storage.delete", "ok", "the scratch file was deleted")
 
 
-def _skipped(*steps: str) -> Iterator[Check]:
+def _skip_checks(*steps: str) -> Iterator[Check]:
     return (Check(f"storage.{step}", "skipped", "nothing could be written") for step in steps)
 
 
-def _refused(right: str, what: str, error: Exception) -> Check:
+def _refusal_check(right: str, what: str, error: Exception) -> Check:
     remedy = f"grant {_RIGHTS[right]}, or on a disk the right of the directory; check the location and the credentials"
-    if _is_absent(error):  # nobody has refused anything
+    if _is_absent(error):  # nothing was refused
         remedy = "check the endpoint, the region, the name of the bucket or container, and the network"
     return Check(f"storage.{right}", "failed", f"{what}: {_words(error)}", remedy)
 
@@ -323,7 +323,7 @@ def _of_catalog(catalog: Catalog | Mapping[str, object] | PathLike | None) -> It
         yield Check("catalog", "skipped", "no catalog was named", _NO_CATALOG)
         return
     try:
-        opened = _opened(catalog)
+        opened = _open_catalog(catalog)
     except (LakewrightError, OSError) as error:
         yield Check("catalog", "failed", f"{type(error).__name__}: {error}", "check the options of the catalog")
         return
@@ -345,7 +345,7 @@ def _of_catalog(catalog: Catalog | Mapping[str, object] | PathLike | None) -> It
     yield from check_storage(getattr(opened, "storage", storage), place)
 
 
-def _opened(catalog: Catalog | Mapping[str, object] | PathLike) -> Catalog:
+def _open_catalog(catalog: Catalog | Mapping[str, object] | PathLike) -> Catalog:
     if isinstance(catalog, str | os.PathLike):
         return CatalogFactory.create({"warehouse": argument_checks.check_path("catalog", catalog)})
     return CatalogFactory.create(catalog) if isinstance(catalog, Mapping) else catalog

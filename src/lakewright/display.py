@@ -23,7 +23,7 @@ class SafeHtml(str):
     __slots__ = ()
 
 
-def escaped(text: str) -> SafeHtml:
+def escape_html(text: str) -> SafeHtml:
     """Return a text as markup that shows it.
 
     >>> escaped("<script>alert('1')</script>")
@@ -41,17 +41,17 @@ def html_element(tag: str, *children: str, **attributes: str | float | None) -> 
     '<td class="number">a &lt; b</td>'
     """
     given = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escaped(str(value))}"'
+        f' {name.rstrip("_").replace("_", "-")}="{escape_html(str(value))}"'
         for name, value in attributes.items()
         if value is not None
     )
-    inside = "".join(map(escaped, children))
+    inside = "".join(map(escape_html, children))
     return SafeHtml(f"<{tag}{given}>" if tag == "meta" else f"<{tag}{given}>{inside}</{tag}>")
 
 
 def join_html(parts: Iterable[str]) -> SafeHtml:
     """Return several pieces of markup or text as one."""
-    return SafeHtml("".join(map(escaped, parts)))
+    return SafeHtml("".join(map(escape_html, parts)))
 
 
 def html_name(text: str, tag: str = "bdi") -> SafeHtml:

@@ -72,7 +72,7 @@ class MetricsEvent:
         >>> MetricsEvent("commit", "d.t", "APPEND", 7, rows=3, files=1, bytes=900, stages_ms={"plan": 0.5}).line()
         'commit table=d.t snapshot=7 operation=APPEND rows=3 files=1 bytes=900 attempts=1 plan_ms=0.5 total_ms=0.0'
         """
-        return " ".join((self.kind, *(f"{key}={_shown(value)}" for key, value in self.fields().items())))
+        return " ".join((self.kind, *(f"{key}={_format_value(value)}" for key, value in self.fields().items())))
 
 
 MetricsHook: TypeAlias = Callable[[MetricsEvent], object]
@@ -116,7 +116,7 @@ def remove_metrics_hook(hook: MetricsHook) -> None:
 
 
 def has_listeners(kind: EventKind) -> bool:
-    """Return whether a hook or a logger wants events of a kind: if none does, nobody need make one."""
+    """Return whether a hook or a logger wants events of a kind: if none does, none need be made."""
     return bool(_hooks) or _LOGGERS[kind].isEnabledFor(_LEVELS[kind])
 
 
@@ -154,13 +154,13 @@ class StageTimer:
         for stage, spent in others.items():
             self.millis[stage] = self.millis.get(stage, 0.0) + spent
 
-    def taken(self) -> dict[str, float]:
+    def take_stages(self) -> dict[str, float]:
         """Return all stages, and begin anew."""
         taken, self.millis = self.millis, {}
         return taken
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
     if text and _PLAIN.issuperset(text):
         return text

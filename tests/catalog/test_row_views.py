@@ -142,7 +142,7 @@ def test_rows_of_changes_become_lists() -> None:
     assert lists.column("rowkind").to_pylist() == ["+U", "-U", "-D", "+I", "+U", "-U"]
     assert lists.column("k").to_pylist() == [[0, 1], [2], [3], [4], [5], [6]]
     assert with_lists(batch.slice(1, 2), plain.in_lists()).column("v").to_pylist() == [["b"], ["c"]]
-    assert with_lists(batch, plain.in_lists().chosen([])).num_rows == 6
+    assert with_lists(batch, plain.in_lists().with_columns([])).num_rows == 6
 
 
 def test_logs_are_followed(tmp_path: Path) -> None:

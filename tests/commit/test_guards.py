@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakewright.commit.commit_changes import guards_of
-from lakewright.commit.commit_message import CommitMessage, guarded
+from lakewright.commit.commit_message import CommitMessage, with_guards
 from lakewright.errors import CommitConflictError
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.manifest import ADD, DELETION_VECTORS, DeletionRange, IndexFile
@@ -57,7 +57,7 @@ def test_rows_that_others_wrote_there_are_a_conflict(
     for number, (dt, bucket) in enumerate([("x", 0), ("x", 1), ("y", 0)]):
         store = new_store(tmp_path / str(number), partition_keys=["dt"], options=BUCKETS)
         committer(store).commit([in_bucket(store, "start", "x", 0)])
-        mine = guarded(in_bucket(store, "mine", "x", 0), newest(store), unchanged=unchanged)
+        mine = with_guards(in_bucket(store, "mine", "x", 0), newest(store), unchanged=unchanged)
         committer(store, user="rival").commit([in_bucket(store, "theirs", dt, bucket)])
         if (dt, bucket) in refused:
             with pytest.raises(CommitConflictError, match=r"rows of .* after snapshot 1, .*: theirs") as caught:
@@ -66,7 +66,7 @@ def test_rows_that_others_wrote_there_are_a_conflict(
             assert caught.value.facts["files"] == ("theirs.parquet",)
             assert "by user rival (APPEND)" in str(caught.value)
             assert live_names(store) == ["start", "theirs"]
-            again = guarded(mine, newest(store), unchanged=unchanged)
+            again = with_guards(mine, newest(store), unchanged=unchanged)
             committer(store).commit([again])
         else:
             committer(store).commit([mine])
@@ -80,13 +80,13 @@ def test_every_attempt_is_checked_against_what_it_extends(tmp_path: Path) -> Non
         lambda: committer(plain).commit([in_bucket(plain, "beside", "x", 1)]),
         lambda: committer(plain).commit([in_bucket(plain, "inside", "x", 0)]),
     ]
-    mine = guarded(in_bucket(store, "mine", "x", 0), newest(plain), unchanged="bucket")
+    mine = with_guards(in_bucket(store, "mine", "x", 0), newest(plain), unchanged="bucket")
     with pytest.raises(CommitConflictError, match="inside"):
         committer(store).commit([mine])
     assert live_names(plain) == ["beside", "inside", "start"]
     assert metadata_names(plain) == used_names(plain)
     hooks.before = [lambda: committer(plain).commit([in_bucket(plain, "more", "x", 1)])]
-    committer(store).commit([guarded(mine, newest(plain), unchanged="bucket")])
+    committer(store).commit([with_guards(mine, newest(plain), unchanged="bucket")])
     assert "mine" in live_names(plain)
 
 
@@ -94,18 +94,18 @@ def test_compactions_change_no_rows_and_deletes_do(tmp_path: Path) -> None:
     store = new_store(tmp_path, options=VECTORS)
     start = message(store, "a", "b")
     committer(store).commit([start])
-    mine = guarded(message(store, "mine"), newest(store), unchanged="table")
+    mine = with_guards(message(store, "mine"), newest(store), unchanged="table")
     merged = message(store, "merged", rows_in=None)
     compaction = replace(merged, new_files=(), compact_before=start.new_files, compact_after=merged.new_files)
     committer(store).commit([compaction])
     assert newest(store).commit_kind is CommitKind.COMPACT
     committer(store).commit([mine])
-    second = guarded(message(store, "second"), newest(store), unchanged="table")
+    second = with_guards(message(store, "second"), newest(store), unchanged="table")
     deletes = replace(message(store), new_index_files=(vectors(store, "index-1", merged=1),))
     committer(store).commit([deletes])
     with pytest.raises(CommitConflictError, match="index-1"):
         committer(store).commit([second])
-    committer(store).commit([guarded(message(store), newest(store), unchanged="table"), message(store, "plain")])
+    committer(store).commit([with_guards(message(store), newest(store), unchanged="table"), message(store, "plain")])
     assert "plain" in live_names(store)
 
 
@@ -137,7 +137,7 @@ def test_what_nobody_can_say_is_a_conflict(
     store = new_store(tmp_path)
     committer(store).commit([message(store, "a")])
     committer(store).commit([message(store, "b")])
-    mine = guarded(message(store, "mine"), store.snapshots.get(planned_on), unchanged="table")
+    mine = with_guards(message(store, "mine"), store.snapshots.get(planned_on), unchanged="table")
     happens(store)
     alone = committer(store)
     alone.sole = True  # nobody has committed the message before, so that only the guard decides
@@ -147,8 +147,8 @@ def test_what_nobody_can_say_is_a_conflict(
 
 def test_a_table_without_a_snapshot_can_be_what_was_read(tmp_path: Path) -> None:
     store = new_store(tmp_path)
-    first = guarded(message(store, "first"), None, unchanged="table")
-    second = guarded(message(store, "second"), None, unchanged="table")
+    first = with_guards(message(store, "first"), None, unchanged="table")
+    second = with_guards(message(store, "second"), None, unchanged="table")
     committer(store).commit([first])
     with pytest.raises(CommitConflictError, match="first"):
         committer(store).commit([second])
@@ -157,7 +157,7 @@ def test_a_table_without_a_snapshot_can_be_what_was_read(tmp_path: Path) -> None
 def test_messages_of_others_say_nothing_as_minus_one(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     assert guards_of([message(store, "a", check_from_snapshot=-1), message(store, "b")]) == ()
-    same = guarded(message(store, "c"), None)
+    same = with_guards(message(store, "c"), None)
     assert len(guards_of([same, same])) == 1
 
 
@@ -167,7 +167,7 @@ def test_the_vectors_of_a_bucket_are_replaced_only_by_who_has_seen_them(tmp_path
     one = replace(message(store), new_index_files=(vectors(store, "index-1", a=1),))
     other = replace(message(store), new_index_files=(vectors(store, "index-2", b=1),))
     committer(store).commit([one])
-    with pytest.raises(CommitConflictError, match="deleted by somebody else at the same time: index-1"):
+    with pytest.raises(CommitConflictError, match="deleted by another commit at the same time: index-1"):
         committer(store).commit([other])
     both = vectors(store, "index-3", a=1, b=1)
     aware = replace(message(store), new_index_files=(both,), deleted_index_files=one.new_index_files)
@@ -197,7 +197,7 @@ def evolving(root: Path) -> TableStore:
 def test_columns_of_the_same_rows_can_be_changed_side_by_side(tmp_path: Path) -> None:
     store = evolving(tmp_path)
     base = newest(store)
-    rivals = [guarded(columns(store, f"update-{c}", c), base) for c in ("dt", "hour", "v")]
+    rivals = [with_guards(columns(store, f"update-{c}", c), base) for c in ("dt", "hour", "v")]
     for one in rivals:
         committer(store).commit([one])
     entries = store.manifests.live(newest(store))
@@ -217,7 +217,7 @@ def test_the_same_columns_of_the_same_rows_conflict(
     tmp_path: Path, cols: tuple[str, ...], reads: tuple[str, ...]
 ) -> None:
     store = evolving(tmp_path)
-    mine = guarded(columns(store, "mine", "v"), newest(store), reads=reads)
+    mine = with_guards(columns(store, "mine", "v"), newest(store), reads=reads)
     committer(store).commit([columns(store, "theirs", *cols)])
     committer(store).commit([message(store, "new")])
     if {"v", *reads} & set(cols):
@@ -230,7 +230,7 @@ def test_the_same_columns_of_the_same_rows_conflict(
 
 def test_a_message_of_another_implementation_is_held_to_its_snapshot(tmp_path: Path) -> None:
     store = evolving(tmp_path)
-    mine = CommitMessage.from_java(guarded(columns(store, "mine", "v"), newest(store)).to_java())
+    mine = CommitMessage.from_java(with_guards(columns(store, "mine", "v"), newest(store)).to_java())
     assert (mine.check_from_snapshot, mine.planned_on) == (2, None)
     committer(store).commit([columns(store, "theirs", "v")])
     with pytest.raises(CommitConflictError, match="theirs"):
@@ -246,7 +246,9 @@ def test_columns_need_a_range_that_is_there(tmp_path: Path) -> None:
     committer(store).commit([columns(store, "good", "v", first=2, rows=1)])
     beyond = columns(store, "beyond", "v", first=3, rows=1)
     with pytest.raises(CommitConflictError, match="do not exist"):
-        committer(store).commit([guarded(beyond, newest(store))])  # it changes rows that were there when it was planned
+        committer(store).commit(
+            [with_guards(beyond, newest(store))]
+        )  # it changes rows that were there when it was planned
     committer(store).commit([beyond])  # its writer numbered new rows
     assert newest(store).next_row_id == 4
 
@@ -261,7 +263,7 @@ def joined(store: TableStore) -> CommitMessage:
 
 def test_rows_that_a_compaction_moved_conflict_with_their_columns_and_the_reverse(tmp_path: Path) -> None:
     store = evolving(tmp_path)
-    mine = guarded(columns(store, "mine", "v"), newest(store))
+    mine = with_guards(columns(store, "mine", "v"), newest(store))
     twice, again = joined(store), evolving(tmp_path / "again")
     committer(store).commit([twice])
     with pytest.raises(CommitConflictError, match="rows 0 to 1, which were rewritten"):
@@ -275,7 +277,7 @@ def test_rows_that_a_compaction_moved_conflict_with_their_columns_and_the_revers
 def test_a_group_is_rewritten_whole_or_not_at_all(tmp_path: Path) -> None:
     store = evolving(tmp_path)
     pair = next(e.file for e in store.manifests.live(newest(store)) if e.file.row_count == 2)
-    rewrite = guarded(replace(message(store, "rewritten"), deleted_files=(pair,)), newest(store))
+    rewrite = with_guards(replace(message(store, "rewritten"), deleted_files=(pair,)), newest(store))
     committer(store).commit([columns(store, "theirs", "v")])
     for attempt in (rewrite, replace(rewrite, check_from_snapshot=None, planned_on=None)):
         with pytest.raises(CommitConflictError, match="theirs"):
@@ -291,7 +293,7 @@ def test_deleted_rows_rely_on_the_columns_that_chose_them(tmp_path: Path) -> Non
 
     def deletes(number: int, *reads: str) -> CommitMessage:
         made = message(store, new_index_files=(vectors(store, f"index-{number}", pair=1),))
-        return guarded(made, base, reads=reads)
+        return with_guards(made, base, reads=reads)
 
     committer(store).commit([columns(store, "theirs", "v")])
     with pytest.raises(CommitConflictError, match="theirs"):
@@ -311,7 +313,7 @@ def test_an_update_and_new_rows_in_one_commit_get_their_ids_after_a_lost_race(tm
     ]
     update, insert = columns(store, "update", "v"), message(store, "insert")
     made = replace(update, new_files=(*update.new_files, *insert.new_files))
-    committer(store).commit([guarded(made, newest(plain))])
+    committer(store).commit([with_guards(made, newest(plain))])
     files = {e.file.file_name: e.file for e in plain.manifests.live(newest(plain)) if e.kind == ADD}
     assert {name: (f.first_row_id, f.min_sequence_number, f.max_sequence_number) for name, f in files.items()} == {
         "start.parquet": (0, 1, 1),

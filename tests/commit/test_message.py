@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakewright.commit.commit_message import MAGIC, VERSION, CommitMessage, guarded
+from lakewright.commit.commit_message import MAGIC, VERSION, CommitMessage, with_guards
 from lakewright.commit.message_encoding import MESSAGE_MEMBERS, FileChanges
 from lakewright.errors import InvalidInputError, InvalidMessageError, UnsupportedError
 from lakewright.spec.binary_row import encode_row
@@ -108,10 +108,10 @@ def test_the_body_knows_every_field() -> None:
 
 def test_a_message_says_what_it_was_planned_on() -> None:
     snapshot = Snapshot(7, 0, "base-list", "delta-list", "user", 1, CommitKind.APPEND, 0)
-    message = guarded(PLAIN, snapshot, unchanged="partition", reads=["v", "k", "v"])
+    message = with_guards(PLAIN, snapshot, unchanged="partition", reads=["v", "k", "v"])
     assert (message.check_from_snapshot, message.planned_on, message.reads) == (7, "delta-list", ("k", "v"))
     assert CommitMessage.deserialize(message.serialize()) == message
-    empty = guarded(PLAIN, None, unchanged="table")
+    empty = with_guards(PLAIN, None, unchanged="table")
     assert (empty.check_from_snapshot, empty.planned_on) == (0, "")
     assert CommitMessage.deserialize(empty.serialize()) == empty
     with pytest.raises(InvalidMessageError, match="since when"):

@@ -33,7 +33,7 @@ def observe(catalog: lw.Catalog) -> object:
 
 
 def with_groups(catalog: lw.Catalog) -> None:
-    """Leave three groups, of which two are small; a vector of one of them lies beside that of the third."""
+    """Leave three groups, of which two are small; a vector of one of them is beside that of the third."""
     catalog.create_database("d")
     catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(COLUMNS, options=OPTIONS))
     table = catalog.get_table("d.t")

@@ -37,7 +37,7 @@ def _postpone(store: TableStore, writer: int, rows: list[Change]) -> None:
     values = pa.table([pa.array(c, COLUMNS.field(n).type) for n, c in zip(names, columns, strict=True)], names=names)
     keyed = keyed_table(values, pa.array([-1] * len(rows), pa.int64()), pa.array([r[0] for r in rows], pa.int8()))
     output = BucketOutput(store, (EMPTY_ROW, -2), clock_ms=lambda: next(_clock))
-    plan = replace(FilePlan.keyed(store.schema, level=0), prefix=f"data--u-user-s-{writer}-w-")
+    plan = replace(FilePlan.for_keyed_rows(store.schema, level=0), prefix=f"data--u-user-s-{writer}-w-")
     sink = output.open(plan)
     sink.write(keyed)
     message = CommitMessage(EMPTY_ROW, -2, -2, sink.finish(), table=store.identity, schema_id=0, write_id=output.stem)

@@ -81,7 +81,7 @@ class MemoryStorage:
             return bytes(file.data)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put a whole file only where none exists. False means somebody else was first."""
+        """Put a whole file only where none exists. False means that another process was first."""
         with self._disk.lock:
             if is_new := not self.exists(path):
                 self._disk.put(self._checked(path), bytes(data), synced=self.durable)

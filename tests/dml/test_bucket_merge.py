@@ -68,7 +68,7 @@ class Answered:
     """The answers of tasks that ran in this process."""
 
     payloads: list[bytes]
-    way: str = ""
+    method: str = ""
 
     def has_losers(self) -> bool:
         return False
@@ -121,7 +121,7 @@ def by_bucket(
 
     def prepare(base: Snapshot | None) -> PreparedChange:
         work, receivers = BucketMerge.of(store, plan, source.schema, base, newest=newest), BucketReceivers(*tasks)
-        shipped = work.shipped(receivers, threads=False)
+        shipped = work.for_tasks(receivers, threads=False)
         places: dict[tuple[bytes, int], tuple[list[DataSplit], list[pa.Table]]] = {}
         for split in [] if base is None else plan_merged_splits(store, base, plan.prunes):
             places.setdefault((split.partition_bytes, split.bucket), ([], []))[0].append(split)
@@ -129,7 +129,7 @@ def by_bucket(
         named = named.rename_columns([source_name(at) for at in range(named.num_columns)])
         half = named.num_rows // 2
         for part in (named.slice(0, half), named.slice(half)):
-            for group in shipped.grouping(route)(shipped.sent(part)):
+            for group in shipped.grouping(route)(shipped.to_wire_types(part)):
                 places.setdefault((group.partition, group.bucket), ([], []))[1].append(group.rows)
         payloads = []
         for number in range(receivers.count):

@@ -48,7 +48,7 @@ def _counts(result: UpdateResult) -> tuple[object, ...]:
         result.deleted,
         result.updated,
         result.inserted,
-        result.way,
+        result.method,
         result.files,
         result.bytes,
         result.written,

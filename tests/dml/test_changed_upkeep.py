@@ -102,7 +102,7 @@ def test_a_table_without_vectors_forgets_those_it_had(tmp_path: Path) -> None:
     schema = table.schema.with_options({"deletion-vectors.enabled": "false"})
     plain = lw.FileStoreTable(table.identifier, table.store.with_schema(schema))
     result = plain.delete("id = 4")
-    assert (result.deleted, result.way) == (1, "copied files")
+    assert (result.deleted, result.method) == (1, "copied files")
     assert ids(plain) == [i for i in range(20) if i not in {3, 4}]
     assert [r.data_file for file in index_files(plain) for r in file.deletion_ranges or ()] == []
 

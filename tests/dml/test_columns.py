@@ -1,4 +1,4 @@
-"""Data evolution: changed columns lie in files of their own over all rows of a group, deletes on its oldest file."""
+"""Data evolution: changed columns are in files of their own over all rows of a group, deletes on its oldest file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_update_writes_one_file_of_the_changed_columns_for_each_touched_group
     table = _filled(tmp_path, EVOLVING)
     before = {file.file_name for file in _files(table)}
     result = table.update_by_row_id(pa.table({"_ROW_ID": [21, 3], "v": [-21, -3]}))
-    assert (result.updated, result.files, result.way, result.snapshot_id) == (2, 2, "column files", 4)
+    assert (result.updated, result.files, result.method, result.snapshot_id) == (2, 2, "column files", 4)
     new = sorted((f for f in _files(table) if f.file_name not in before), key=lambda f: f.first_row_id or 0)
     assert [(f.first_row_id, f.row_count, f.write_cols) for f in new] == [(0, 10, ("v",)), (20, 10, ("v",))]
     assert {(f.min_sequence_number, f.max_sequence_number, f.schema_id) for f in new} == {(4, 4, 0)}

@@ -37,7 +37,7 @@ def test_a_second_delete_keeps_the_deletes_of_the_first(tmp_path: Path, buckets:
     options = {"bucket": buckets, "deletion-vectors.bitmap64": bitmap64, **keys}
     table = _table(tmp_path, ROWS, 3, **options)
     first = table.delete("id IN (3, 4, 17)")
-    assert (first.deleted, first.files, first.way, first.attempts) == (3, 0, "deletion vectors", 1)
+    assert (first.deleted, first.files, first.method, first.attempts) == (3, 0, "deletion vectors", 1)
     second = table.delete("id >= 4 AND id < 8")
     assert second.deleted == 3
     assert _ids(table) == [i for i in range(20) if i not in {3, 4, 5, 6, 7, 17}]

@@ -1,4 +1,4 @@
-"""Finding rows: which files are read, which are not, and that positions count what lies in the file."""
+"""Finding rows: which files are read, which are not, and that positions count what is in the file."""
 
 from __future__ import annotations
 

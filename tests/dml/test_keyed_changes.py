@@ -100,7 +100,7 @@ def test_deletes_and_updates_equal_a_reference(catalog: lw.Catalog, kind: str) -
     before = newest(table)
     gone = table.delete("n = 2 OR k IN (0, 99)")
     expected = expected.filter(~((pl.col("n") == 2) | (pl.col("k") == 0)))
-    assert (gone.deleted, gone.updated, gone.inserted, gone.way, gone.attempts) == (7, 0, 0, "row kinds", 1)
+    assert (gone.deleted, gone.updated, gone.inserted, gone.method, gone.attempts) == (7, 0, 0, "row kinds", 1)
     assert read(table).equals(expected)
     assert len(kinds_after(table, before)) == 1
 

@@ -271,7 +271,7 @@ def test_upserts_that_only_have_keys_update_nothing() -> None:
 def test_upserts_of_primary_key_tables_find_rows_by_the_key() -> None:
     table = table_of("keyed", ROWS.slice(0, 3))
     result = table.upsert(pa.table({"id": [2, 2, 6], "p": [0, 0, 0], "n": [1, 2, 3]}))
-    assert (counts(result), result.way) == ((0, 1, 1), "row kinds")
+    assert (counts(result), result.method) == ((0, 1, 1), "row kinds")
     assert rows_of(table) == [(1, 10, "a"), (2, 2, "b"), (3, 30, "c"), (6, 3, None)]
     assert table.upsert(pa.table({"id": [2, 7]}).to_reader(), ["id"]).snapshot_id == 3
     with pytest.raises(InvalidInputError, match="by the primary key"):

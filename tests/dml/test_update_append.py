@@ -142,7 +142,7 @@ def test_nothing_to_change_makes_no_snapshot(tmp_path: Path) -> None:
     for result in (table.delete("id = 77"), table.update({"n": 1}, "id = 77")):
         assert result.snapshot_id is None
         assert result.is_empty
-        assert (result.rows, result.files, result.way) == (0, 0, "copied files")
+        assert (result.rows, result.files, result.method) == (0, 0, "copied files")
     assert table.snapshot().id == 3  # type: ignore[union-attr]
 
 

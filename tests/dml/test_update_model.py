@@ -25,5 +25,5 @@ def test_every_way_is_among_them() -> None:
     for kind in KINDS:
         table = new_table(kind)
         lw.write_table(pa.table({"id": [1, 2], "p": [0, 0], "n": [1, 2]}), table)
-        ways.add(table.update({"n": 5}, "id = 1").way)
+        ways.add(table.update({"n": 5}, "id = 1").method)
     assert ways == {"copied files", "deletion vectors", "column files", "row kinds"}

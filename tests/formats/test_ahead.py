@@ -19,7 +19,7 @@ from lakewright.errors import CorruptTableError
 from lakewright.formats import parquet_reader as ahead_module
 from lakewright.formats.file_format import WriteOptions
 from lakewright.formats.format_registry import open_writer
-from lakewright.formats.parquet_reader import AheadInput, ParquetFileReader, Wanted, coalesced, end_bytes
+from lakewright.formats.parquet_reader import AheadInput, ParquetFileReader, Wanted, coalesce_ranges, end_bytes
 from lakewright.spec.arrow_types import from_arrow_schema
 from lakewright.spec.column_stats import NONE
 from lakewright.spec.predicate import PredicateBuilder
@@ -61,7 +61,7 @@ ranges = st.builds(
 
 @given(wanted=st.lists(ranges, max_size=8), hole=st.integers(0, 30))
 def test_coalesced_ranges_hold_all_that_is_wanted(wanted: list[Wanted], hole: int) -> None:
-    joined = coalesced(wanted, hole)
+    joined = coalesce_ranges(wanted, hole)
     assert all(
         any(big.start <= one.start and one.end <= big.end and big.group >= one.group for big in joined)
         for one in wanted

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakewright.formats import avro_columns
 from lakewright.formats.avro_columns import Columns, decode_columns
-from lakewright.formats.avro_container import Block, FileSchema, file_schema, parsed
+from lakewright.formats.avro_container import Block, FileSchema, compile_schema, file_schema
 from support.effort import examples
 
 SCHEMA = {
@@ -73,7 +73,7 @@ def schema() -> FileSchema:
 def encoded(records: list[dict[str, Any]]) -> Block:
     out = io.BytesIO()
     for record in records:
-        fastavro.schemaless_writer(out, parsed(schema().entry), record)
+        fastavro.schemaless_writer(out, compile_schema(schema().entry), record)
     return Block(len(records), out.getvalue())
 
 
@@ -98,7 +98,7 @@ def values(columns: Columns) -> list[dict[str, Any]]:
                 continue
             is_null = column.sizes is not None and column.valid is not None and not column.valid[row]
             if not is_null and name in kinds:
-                value = fastavro.schemaless_reader(io.BytesIO(value), parsed(kinds[name]), None)  # noqa: PLW2901
+                value = fastavro.schemaless_reader(io.BytesIO(value), compile_schema(kinds[name]), None)  # noqa: PLW2901
             out[row][name] = None if is_null else value.decode() if name == "text" else value
     return out
 
@@ -112,7 +112,7 @@ def test_columns_hold_what_the_records_hold(blocks: list[list[dict[str, Any]]]) 
 
 
 def by_record(block: Block) -> list[dict[str, Any]] | None:
-    source, coding = io.BytesIO(block.data), parsed(schema().entry)
+    source, coding = io.BytesIO(block.data), compile_schema(schema().entry)
     try:
         records = [fastavro.schemaless_reader(source, coding, None) for _ in range(block.count)]
     except Exception:  # noqa: BLE001 - whatever fastavro raises for damage

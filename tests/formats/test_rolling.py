@@ -72,7 +72,7 @@ class Written:
 def test_the_facts_of_a_small_file() -> None:
     schema = schema_of(["k", "n"])
     kinds = [INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE]
-    written = Written(FilePlan.keyed(schema, level=0), rows(["a", "b", "c", "d"], kinds, first=5))
+    written = Written(FilePlan.for_keyed_rows(schema, level=0), rows(["a", "b", "c", "d"], kinds, first=5))
     (file,) = written.facts
     types = [field.type for field in schema.trimmed_primary_key_fields]
     assert (decode_row(file.min_key, types), decode_row(file.max_key, types)) == (("a", 0), ("d", 3))
@@ -89,7 +89,7 @@ def test_the_facts_of_a_small_file() -> None:
 
 def test_files_are_thin_unless_the_table_says_otherwise() -> None:
     def names(**options: object) -> list[str]:
-        plan = FilePlan.keyed(schema_of(["n", "k"], **options), level=0)
+        plan = FilePlan.for_keyed_rows(schema_of(["n", "k"], **options), level=0)
         table: list[str] = Written(plan, rows(["a"])).parquet().column_names
         return table
 
@@ -99,7 +99,7 @@ def test_files_are_thin_unless_the_table_says_otherwise() -> None:
 
 
 def test_key_copies_are_the_keys_and_have_field_ids() -> None:
-    plan = FilePlan.keyed(schema_of(["k"], data_file__thin_mode="false"), level=0)
+    plan = FilePlan.for_keyed_rows(schema_of(["k"], data_file__thin_mode="false"), level=0)
     written = Written(plan, rows(["a", "b"]))
     assert written.parquet()["_KEY_k"].to_pylist() == ["a", "b"]
     fields = pq.read_schema(pa.BufferReader(written.outputs[0].data))
@@ -118,13 +118,13 @@ def test_key_copies_are_the_keys_and_have_field_ids() -> None:
 def test_keys_are_bounded_in_full_and_their_statistics_obey_no_option() -> None:
     long = "a" * 200
     schema = schema_of(["k"], metadata__stats_mode="none")
-    (file,) = Written(FilePlan.keyed(schema, level=0), rows([long, "b" * 200])).facts
+    (file,) = Written(FilePlan.for_keyed_rows(schema, level=0), rows([long, "b" * 200])).facts
     assert decode_row(file.min_key, [AtomicType("STRING")]) == (long,)
     assert decode_row(file.key_stats.min_values, [AtomicType("STRING")]) == (long[:128],)
     assert decode_row(file.key_stats.max_values, [AtomicType("STRING")]) == ("b" * 127 + "c",)
     assert (file.value_stats_cols, file.value_stats.null_counts) == ((), ())
     schema = schema_of(["k"], fields__k__stats_mode="counts", fields__v__stats_mode="truncate(3)")
-    (file,) = Written(FilePlan.keyed(schema, level=0), rows([long])).facts
+    (file,) = Written(FilePlan.for_keyed_rows(schema, level=0), rows([long])).facts
     key, value = (field_stats(file, name, schema.fields) for name in "kv")
     assert key is not None
     assert value is not None
@@ -132,7 +132,7 @@ def test_keys_are_bounded_in_full_and_their_statistics_obey_no_option() -> None:
 
 
 def test_a_file_that_rolls_has_the_bounds_of_its_own_rows() -> None:
-    plan = replace(FilePlan.keyed(schema_of(["k"]), level=0), file_rows_max=3)
+    plan = replace(FilePlan.for_keyed_rows(schema_of(["k"]), level=0), file_rows_max=3)
     keys = [f"k{n:02d}" for n in range(8)]
     kinds = [DELETE, INSERT, INSERT, INSERT, INSERT, DELETE, DELETE, INSERT]
     files = Written(plan, rows(keys[:2], kinds[:2]), rows(keys[2:], kinds[2:])).facts
@@ -152,8 +152,8 @@ def test_levels_and_changelogs_have_formats_of_their_own() -> None:
         "target_file_row_num": 2,
     }
     schema = schema_of(["k"], **options)
-    plans = [FilePlan.keyed(schema, level=0), FilePlan.keyed(schema, level=5, source=COMPACT)]
-    plans.append(FilePlan.keyed(schema, level=0, changelog=True))
+    plans = [FilePlan.for_keyed_rows(schema, level=0), FilePlan.for_keyed_rows(schema, level=5, source=COMPACT)]
+    plans.append(FilePlan.for_keyed_rows(schema, level=0, changelog=True))
     named = [(plan.file_name("u"), plan.options.compression, plan.level, plan.source) for plan in plans]
     assert named == [
         ("data-u.avro", "none", 0, APPEND),
@@ -190,7 +190,7 @@ def _rewritten(store: TableStore, entry: ManifestEntry) -> tuple[TableSchema, Fi
     reader.close()
     assert file.file_source is not None
     changelog = file.file_name.startswith("changelog-")
-    plan = FilePlan.keyed(schema, level=file.level, source=file.file_source, changelog=changelog)
+    plan = FilePlan.for_keyed_rows(schema, level=file.level, source=file.file_source, changelog=changelog)
     (done,) = Written(plan, table).files
     return schema, done
 
@@ -219,7 +219,7 @@ def test_java_says_the_same_of_the_same_rows() -> None:
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 def test_every_format_counts_the_same(file_format: str) -> None:
-    plan = FilePlan.keyed(schema_of(["k"], file__format=file_format), level=0)
+    plan = FilePlan.for_keyed_rows(schema_of(["k"], file__format=file_format), level=0)
     (file,) = Written(plan, rows(["a", "b", "c"], [INSERT, DELETE, DELETE], first=9)).facts
     assert (file.min_sequence_number, file.max_sequence_number, file.delete_row_count) == (9, 11, 2)
     assert file.value_stats.null_counts == (0, 0, 1)

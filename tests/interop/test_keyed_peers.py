@@ -140,7 +140,7 @@ def test_an_engine_merges_the_same_rows_for_everybody(shared: Make, case: Case) 
     table.show(want, to=_readers(case), at="compacted")
     more = case.commits(seed=2, count=1)
     table.write(RUST, more[0])
-    folded: list[Change] = [("+I", row) for row in want]  # what lies at the top; a table forgets what it deleted
+    folded: list[Change] = [("+I", row) for row in want]  # what is at the top; a table forgets what it deleted
     table.show(answer(case.schema, [folded, *more], merged=[1]), to=_readers(case), at="once more")
 
 
@@ -452,7 +452,7 @@ def _changed(before: Mapping[int, Any], after: Mapping[int, Any], written: Mappi
 @pytest.mark.nightly
 @pytest.mark.parametrize("lookup", [{"changelog-producer": "lookup"}, {"force-lookup": "true"}], ids=str)
 def test_rows_below_a_folded_row_count_once_for_us(shared: Make, lookup: dict[str, str]) -> None:
-    """The lowest level above 0 holds what lies deeper already; the peers add both, until one file is left."""
+    """The lowest level above 0 holds what is deeper already; the peers add both, until one file is left."""
     fields = [DataField(0, "k", lw.AtomicType("BIGINT")), DataField(1, "v", lw.AtomicType("BIGINT"))]
     options = {"bucket": "1", "merge-engine": "aggregation", "fields.v.aggregate-function": "sum", **lookup}
     table = shared(lw.Schema(fields, [], ["k"], options))

@@ -174,10 +174,10 @@ def test_what_works_is_not_refused() -> None:
 
 def test_a_projection_keeps_the_sequence_fields_that_decide() -> None:
     groups = {"fields.g.sequence-group": "a", "fields.h.sequence-group": "s"}
-    assert MergeRules.of_schema(schema_of(PARTIAL | groups)).needed(["a"]) == ("k", "g", "a")
+    assert MergeRules.of_schema(schema_of(PARTIAL | groups)).needed_columns(["a"]) == ("k", "g", "a")
     removing = MergeRules.of_schema(schema_of(PARTIAL | groups | {REMOVE_GROUP: "h"}))
-    assert removing.needed(["b"]) == ("k", "h", "b")
-    assert MergeRules.of_schema(schema_of(AGGREGATION)).needed(["b"]) == ("k", "b")
+    assert removing.needed_columns(["b"]) == ("k", "h", "b")
+    assert MergeRules.of_schema(schema_of(AGGREGATION)).needed_columns(["b"]) == ("k", "b")
 
 
 def keyed(kinds: list[int], **columns: list[object]) -> pa.Table:
@@ -196,7 +196,7 @@ def test_a_projected_merge_gives_what_the_whole_one_gives() -> None:
     spec = MergeRules.of_schema(schema_of(PARTIAL | options))
     rows = keyed([0, 3, 0], k=[1, 1, 1], g=[1, 2, 1], h=[1, 1, None], a=[1, 2, 3], s=["x", "y", "z"])
     whole = spec.fold(rows)
-    part = spec.fold(rows.select(["_SEQUENCE_NUMBER", "_VALUE_KIND", *spec.needed(["a"])]))
+    part = spec.fold(rows.select(["_SEQUENCE_NUMBER", "_VALUE_KIND", *spec.needed_columns(["a"])]))
     assert whole["a"].to_pylist() == part["a"].to_pylist() == [2]
     assert whole["_VALUE_KIND"].to_pylist() == part["_VALUE_KIND"].to_pylist() == [0]
 

@@ -160,7 +160,7 @@ def engine_of(schema: TableSchema) -> MergeFunction:
 
 
 def merged(schema: TableSchema, keys: Sequence[Sequence[Row]], columns: Sequence[str] | None = None) -> list[Row]:
-    """Merge the rows of several keys, which lie in the table in another order than that of their merge."""
+    """Merge the rows of several keys, which are in the table in another order than that of their merge."""
     engine = engine_of(schema)
     rows = [row for key in keys for row in key]
     place = np.random.default_rng(len(rows)).permutation(len(rows))

@@ -42,7 +42,7 @@ def test_parts_cut_no_key(rows_max: int) -> None:
     ends = np.cumsum(sizes)
     rows = pa.table({"n": list(range(17))})
     whole = KeyGroups(rows, np.arange(17)[::-1].copy(), ends - sizes, ends)
-    parts = [part.gathered() for part in whole.parts(rows_max)]
+    parts = [part.gather_rows() for part in whole.parts(rows_max)]
     assert np.concatenate([part.ends - part.starts for part in parts]).tolist() == sizes.tolist()
     assert [n for part in parts for n in part.rows.column("n").to_pylist()] == list(range(16, -1, -1))
     assert len(parts) == 1 or max(len(part.order) for part in parts) < rows_max + 7

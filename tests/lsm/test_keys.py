@@ -130,7 +130,7 @@ def test_keys_begin_where_a_row_differs_from_the_one_before(sample: Sample, path
     starts = [at for at in range(len(order)) if at == 0 or sample.compare(order[at - 1], order[at])]
     with paths(path):
         assert key.starts(sample.table, np.array(order, np.int64)).tolist() == starts
-        found = key.sorted(sample.table)
+        found = key.sort_rows(sample.table)
         assert np.flatnonzero(found.new).tolist() == starts
         in_order = sample.table.take(pa.array(order, pa.int64()))
         assert key.starts(in_order).tolist() == starts
@@ -178,7 +178,7 @@ def test_many_rows_sort_as_python_does(kind: str, vectors: bool) -> None:
     rows = list(zip(*(table.column(name).to_pylist() for name in "ab"), strict=True))
     expected = sorted(range(count), key=rows.__getitem__)
     with patch.object(key_order, "sorts_by_vectors", lambda: vectors):
-        found = KeyOrder(fields).sorted(table)
+        found = KeyOrder(fields).sort_rows(table)
     assert found.order.tolist() == expected
     assert found.new.tolist() == [n == 0 or rows[expected[n]] != rows[expected[n - 1]] for n in range(count)]
 

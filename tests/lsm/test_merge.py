@@ -147,8 +147,8 @@ def test_rows_that_stay_as_they_are_are_not_copied() -> None:
 
 
 def test_needed_columns_come_in_schema_order() -> None:
-    assert spec_of(COLUMNS, ("k",), {"sequence.field": "t,s"}).needed(["v", "l"]) == ("k", "l", "s", "t", "v")
-    assert spec_of(COLUMNS, ("l",)).needed([]) == ("l",)
+    assert spec_of(COLUMNS, ("k",), {"sequence.field": "t,s"}).needed_columns(["v", "l"]) == ("k", "l", "s", "t", "v")
+    assert spec_of(COLUMNS, ("l",)).needed_columns([]) == ("l",)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class _Counter:
     def merge_apart(self, groups: KeyGroups) -> list[pa.Table]:
         return [self.merge(groups)]
 
-    def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
+    def needed_columns(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         return {"t"} if "v" in columns else frozenset()
 
     def check_kinds(self, kinds: AbstractSet[int]) -> None:
@@ -204,7 +204,7 @@ def test_functions_are_made_from_the_schema() -> None:
         {MergeEngine.AGGREGATION: merge_rows.FoldingEngine(lambda _: _Counter(), lambda _: None)},
     ):
         spec = MergeRules.of_schema(schema)
-    assert spec.needed(["v"]) == ("k", "t", "v")
+    assert spec.needed_columns(["v"]) == ("k", "t", "v")
 
 
 def test_groups_hold_the_rows_of_a_key_from_the_oldest_to_the_latest() -> None:

@@ -57,11 +57,11 @@ def test_rows_are_updated_deleted_and_read_as_embedded(tmp_path: Path, kind: str
     new = pa.table({"_ROW_ID": picked["_ROW_ID"], "n": pa.array(range(70, 75), pa.int16()), "other": ["x"] * 5})
     done, wanted = (table.update_by_row_id(data, ["n"]) for table, data in ((ours, dataset_of(new)), (theirs, new)))
     assert (
-        (done.updated, done.way, done.snapshot_id)
-        == (wanted.updated, wanted.way, wanted.snapshot_id)
+        (done.updated, done.method, done.snapshot_id)
+        == (wanted.updated, wanted.method, wanted.snapshot_id)
         == (
             5,
-            wanted.way,
+            wanted.method,
             wanted.snapshot_id,
         )
     )

@@ -79,8 +79,8 @@ def test_a_builder_routes_rows_as_it_is_asked(tmp_path: Path) -> None:
     writer = table.new_batch_write_builder().new_write()
     together = writer.write_ray(dataset(arrow(ROWS)), hash_fixed_precluster="map_groups")
     apart = writer.write_ray(dataset(arrow(ROWS)), hash_fixed_precluster="off")
-    assert "in place" in apart.way
-    assert "in place" not in together.way
+    assert "in place" in apart.method
+    assert "in place" not in together.method
     assert tuples(lw.read_table(table)) == KINDS["keys in partitions"].expected([ROWS])
     new = [(77, DAY, 1, "new")]
     writer.write_ray(dataset(arrow(new)), static_partition={"day": DAY})

@@ -82,7 +82,7 @@ def test_files_go_to_external_paths(tmp_path: Path) -> None:
 def test_a_few_rows_go_to_one_writer(tmp_path: Path) -> None:
     table = new_table(tmp_path, keys=["id"], options={"bucket": "3"})
     result = write_table(_dataset(), table)
-    assert (result.rows, result.files, result.tasks, result.way) == (40, 3, 1, "to one writer")
+    assert (result.rows, result.files, result.tasks, result.method) == (40, 3, 1, "to one writer")
     assert {row[3] for row in rows_of(table)} == {f"row {i}" for i in range(80, 120)}
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from lakewright.storage.concurrency import in_order, mapped
+from lakewright.storage.concurrency import in_order, map_in_order
 
 
 def _count(start: int, stop: int) -> Iterator[int]:
@@ -77,8 +77,8 @@ def test_no_source_runs_further_ahead_than_allowed() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_mapped_items_keep_their_order(threads: int) -> None:
-    assert list(mapped(threads, lambda n: n * n, range(20))) == [n * n for n in range(20)]
-    assert list(mapped(threads, str, [])) == []
+    assert list(map_in_order(threads, lambda n: n * n, range(20))) == [n * n for n in range(20)]
+    assert list(map_in_order(threads, str, [])) == []
     assert not _names()
 
 
@@ -91,7 +91,7 @@ def test_mapped_items_are_taken_a_few_ahead_at_most(threads: int) -> None:
             taken.append(n)
             yield n
 
-    results = mapped(threads, str, items())
+    results = map_in_order(threads, str, items())
     assert next(results) == "0"
     assert len(taken) <= threads + 1
     results.close()
@@ -99,7 +99,7 @@ def test_mapped_items_are_taken_a_few_ahead_at_most(threads: int) -> None:
 
 
 def test_an_error_of_mapped_work_is_raised_in_its_place() -> None:
-    results = mapped(2, lambda n: 6 // n, [3, 2, 0, 1])
+    results = map_in_order(2, lambda n: 6 // n, [3, 2, 0, 1])
     assert [next(results), next(results)] == [2, 3]
     with pytest.raises(ZeroDivisionError):
         next(results)

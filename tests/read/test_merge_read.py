@@ -1,4 +1,4 @@
-"""Reads of primary-key tables: whatever lies in which level, filters, columns and shares are those of the rows."""
+"""Reads of primary-key tables: whatever is in which level, filters, columns and shares are those of the rows."""
 
 from __future__ import annotations
 

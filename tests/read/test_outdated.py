@@ -1,4 +1,4 @@
-"""Outdated rows are exactly those that a full merge does not give, whatever lies in which level."""
+"""Outdated rows are exactly those that a full merge does not give, whatever is in which level."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class File:
-    """A file to write: its rows by key, what a vector deletes of it, and how far its numbers lie behind the last."""
+    """A file to write: its rows by key, what a vector deletes of it, and how far its numbers are behind the last."""
 
     rows: dict[tuple[object, ...], tuple[int | None, int]]
     deleted: frozenset[int]

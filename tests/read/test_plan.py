@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 import lakewright as lw
 from lakewright.errors import CorruptTableError, InvalidInputError
 from lakewright.read.data_split import DataSplit, DeletionFile
-from lakewright.read.split_planning import Packing, in_sequence, limited, pack, row_id_groups, sharded, shuffled, sliced
+from lakewright.read.split_planning import (
+    Packing,
+    in_sequence,
+    limit_splits,
+    pack,
+    row_id_groups,
+    shard_splits,
+    shuffle_splits,
+    slice_splits,
+)
 from support.facts import data_file
 
 
@@ -80,17 +89,17 @@ plans = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), max_size=4
 def test_cutting_a_plan_gives_exactly_the_rows(plan: list[DataSplit], count: int, a: int, b: int) -> None:
     rows = _rows_of(plan)
     start, end = min(a, b), max(a, b)
-    assert _rows_of(sliced(plan, start, end)) == rows[start:end]
-    shares = [_rows_of(sharded(plan, index, count)) for index in range(count)]
+    assert _rows_of(slice_splits(plan, start, end)) == rows[start:end]
+    shares = [_rows_of(shard_splits(plan, index, count)) for index in range(count)]
     assert [row for share in shares for row in share] == rows
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-    chunks = shuffled(plan, a, count)
+    chunks = shuffle_splits(plan, a, count)
     assert sorted(_rows_of(chunks)) == sorted(rows)
     assert all(chunk.row_count <= count for chunk in chunks)
-    assert chunks == shuffled(plan, a, count)
+    assert chunks == shuffle_splits(plan, a, count)
     # Cutting what was cut counts from the cut.
-    assert _rows_of(sliced(sliced(plan, start, end), 1, 3)) == rows[start:end][1:3]
-    kept = limited(plan, end)
+    assert _rows_of(slice_splits(slice_splits(plan, start, end), 1, 3)) == rows[start:end][1:3]
+    kept = limit_splits(plan, end)
     assert len(_rows_of(kept)) >= min(end, len(rows))
     assert kept == plan[: len(kept)]
 
@@ -98,12 +107,12 @@ def test_cutting_a_plan_gives_exactly_the_rows(plan: list[DataSplit], count: int
 def test_wrong_slices_shards_and_chunks_are_refused() -> None:
     for start, end in ((-1, 3), (3, 2)):
         with pytest.raises(InvalidInputError, match="slice"):
-            sliced([], start, end)
+            slice_splits([], start, end)
     for index, count in ((3, 3), (-1, 3), (0, 0)):
         with pytest.raises(InvalidInputError, match="shard"):
-            sharded([], index, count)
+            shard_splits([], index, count)
     with pytest.raises(InvalidInputError, match="chunk"):
-        shuffled([], 1, 0)
+        shuffle_splits([], 1, 0)
 
 
 def test_rows_that_are_known_to_be_left() -> None:
@@ -112,7 +121,7 @@ def test_rows_that_are_known_to_be_left() -> None:
     assert _split(5, 7, deletion_files=(None, vector)).merged_row_count() == 10
     assert _split(5, 7, deletion_files=(None, replace(vector, cardinality=None))).merged_row_count() is None
     assert _split(5, 7, raw_convertible=False).merged_row_count() is None
-    cut = _split(5, 7, deletion_files=(None, vector)).sliced(0, 8)
+    cut = _split(5, 7, deletion_files=(None, vector)).slice_rows(0, 8)
     assert cut is not None
     assert cut.row_count == 8
     assert cut.merged_row_count() is None

@@ -86,7 +86,7 @@ def test_damaged_bytes_are_refused_or_another_split(java: bool) -> None:
 
 
 def test_row_ranges_and_newer_facts_do_not_fit_java_s_splits() -> None:
-    cut = _example().sliced(1, 2)
+    cut = _example().slice_rows(1, 2)
     assert cut is not None
     assert DataSplit.deserialize(cut.serialize()) == cut
     with pytest.raises(UnsupportedError, match="row ranges"):

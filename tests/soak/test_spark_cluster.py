@@ -45,7 +45,7 @@ def bare_python(root: Path) -> Path:
     """Return an interpreter that has the packages of this one, but not those that are installed as editable."""
     venv.create(root / "bare", symlinks=True)
     python = root / "bare" / "bin" / "python"
-    # Spark's workers see what lies in this directory; its own .pth files, which name editable projects, are not read.
+    # Spark's workers see what is in this directory; its own .pth files, which name editable projects, are not read.
     (site,) = (root / "bare" / "lib").glob("python3*/site-packages")
     (site / "packages.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     probe = subprocess.run(

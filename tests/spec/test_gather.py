@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.spec.arrow_take import filtered, take_rows
+from lakewright.spec.arrow_take import filter_rows, take_rows
 
 KINDS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
@@ -58,11 +58,11 @@ def test_rows_are_filtered_as_arrow_filters_them(flags: list[bool | None], skipp
     ).slice(skipped)
     mask = pa.array(flags, pa.bool_()).slice(skipped)
     kept = sum(flag is True for flag in flags[skipped:])
-    assert filtered(rows, mask, kept).equals(rows.filter(mask))
+    assert filter_rows(rows, mask, kept).equals(rows.filter(mask))
     for batch in rows.to_batches():
-        assert filtered(batch, mask, kept).equals(batch.filter(mask))
+        assert filter_rows(batch, mask, kept).equals(batch.filter(mask))
     none = rows.select([])
-    assert filtered(none, mask, kept).num_columns == 0
+    assert filter_rows(none, mask, kept).num_columns == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,6 +71,6 @@ def test_filters_texts_of_equal_length_as_arrow_does(kind: pa.DataType) -> None:
     batch = pa.record_batch({"t": texts, "n": pa.array(range(59))})
     odd, even = [n % 9 != 0 for n in range(59)], [None if n % 11 == 0 else True for n in range(59)]
     for mask in (pa.array(odd), pa.array(even)):
-        kept = filtered(batch, mask, mask.true_count)
+        kept = filter_rows(batch, mask, mask.true_count)
         kept.validate(full=True)
         assert kept.equals(batch.filter(mask))

@@ -10,7 +10,7 @@ import pytest
 from lakewright.errors import UnsupportedError
 from lakewright.spec import option_checks, option_table
 from lakewright.spec.option_checks import check_not_refused, nearest
-from lakewright.spec.option_table import REFUSED, RULES, Handling, rule_of, spelled
+from lakewright.spec.option_table import REFUSED, RULES, Handling, rule_of, spell_key
 from lakewright.spec.option_values import ConfigOption, Mutability
 from lakewright.spec.table_options import KNOWN_OPTIONS, TableOptions
 from support.options_page import KEYS, PAGE, options_page
@@ -105,8 +105,8 @@ def test_an_unknown_key_is_like_a_known_one() -> None:
 
 
 def test_a_key_in_lower_case_is_found() -> None:
-    assert spelled("variant.infershreddingschema") == "variant.inferShreddingSchema"
-    assert spelled("my.own") == "my.own"
+    assert spell_key("variant.infershreddingschema") == "variant.inferShreddingSchema"
+    assert spell_key("my.own") == "my.own"
 
 
 def test_keys_with_a_part_that_users_choose_are_known() -> None:

@@ -105,7 +105,7 @@ def test_names_are_plain_or_in_backticks() -> None:
 def test_text_is_replaced_at_places_and_braces_are_doubled() -> None:
     fragment = Fragment("-- SELECT '{}' FROM t JOIN t", 3, 28)
     places = {(17, 18): "{a}", (24, 25): "{b}"}
-    assert fragment.replaced(places, escape_braces=True) == "SELECT '{{}}' FROM {a} JOIN {b}"
+    assert fragment.replace_at(places, escape_braces=True) == "SELECT '{{}}' FROM {a} JOIN {b}"
 
 
 def test_a_missing_column_shows_the_place_in_the_users_text_and_the_nearest_name(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A REST catalog server whose tables lie in an S3 emulator that checks sessions: its data tokens are the only keys."""
+"""A REST catalog server whose tables are in an S3 emulator that checks sessions: its data tokens are the only keys."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def from_java(data: bytes, partition_types: Sequence[DataType] = ()) -> DataSpli
 def _data_split(source: _Source, field_count: int, partition_types: tuple[DataType, ...]) -> DataSplit:
     snapshot_id, partition, bucket, bucket_path = (
         source.read_long(),
-        source.sized(),
+        source.length_prefixed(),
         source.read_int(),
         source.read_text(),
     )
@@ -145,7 +145,7 @@ class _Source(JavaBytes):
 
     def files(self, field_count: int) -> tuple[DataFile, ...]:
         count = self._count()
-        return tuple(decode_file(self.sized(), field_count=field_count) for _ in range(count))
+        return tuple(decode_file(self.length_prefixed(), field_count=field_count) for _ in range(count))
 
     def deletions(self, file_count: int) -> tuple[DeletionFile | None, ...]:
         if not self.read_bool():

@@ -69,7 +69,7 @@ class KeyedBucket:
         storage, layout = self.store.storage, self.store.layout
         directory = layout.bucket_directory("", 0)
         storage.make_directory(directory)
-        plan = FilePlan.keyed(self.store.schema, level=level, source=source)
+        plan = FilePlan.for_keyed_rows(self.store.schema, level=level, source=source)
         name = plan.file_name(f"{len(self.files):04d}")
         path = f"{directory}/{name}"
         rolling = RollingFile(plan, lambda _: NewFile(name, path, storage.open_output(path)), None, lambda: 1)

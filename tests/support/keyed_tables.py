@@ -1,4 +1,4 @@
-"""Small primary-key tables that are written file by file, so that a test decides what lies in which level."""
+"""Small primary-key tables that are written file by file, so that a test decides what is in which level."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def commit_rows(
         pa.array([row[0] for row in rows], pa.int8()),
     )
     output = BucketOutput(store, (partition, bucket))
-    sink = output.open(FilePlan.keyed(store.schema, level=level))
+    sink = output.open(FilePlan.for_keyed_rows(store.schema, level=level))
     sink.write(MergeRules.of_schema(store.schema).fold(keyed))
     message = CommitMessage(
         partition_bytes=partition,
@@ -104,7 +104,7 @@ def read(store: TableStore) -> dict[int, tuple[int | None, str | None]]:
 
 
 def stored_rows(store: TableStore, entry: ManifestEntry) -> list[tuple[Any, ...]]:
-    """Return the rows of a data or changelog file as they lie there: number, kind, then the columns of the table."""
+    """Return the rows of a data or changelog file as they are there: number, kind, then the columns of the table."""
     files = BucketReader(store, FileSchemas(store), entry.partition, entry.bucket)
     batches = files.rows(entry.file, (*KEYED_FIELDS, *store.schema.fields))
     return [tuple(row.values()) for _, batch in batches for row in batch.to_pylist()]

@@ -94,7 +94,7 @@ def keyed(tables: Tables) -> None:
 
 
 def many(tables: Tables) -> None:
-    """Make an append table whose rows lie in many small files."""
+    """Make an append table whose rows are in many small files."""
     tables.make("many", tables.files)
 
 
@@ -123,7 +123,7 @@ def append_parts(tables: Tables) -> None:
 
 
 def upsert(tables: Tables) -> None:
-    """Upsert rows that lie in two buckets."""
+    """Upsert rows that are in two buckets."""
     lw.write_table(tables.next_rows(), tables.held["keyed"])
 
 

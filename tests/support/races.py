@@ -93,7 +93,7 @@ def _source(k: int, who: str) -> pa.Table:
 def _by_row_id(column: str) -> Callable[[lw.FileStoreTable, str], object]:
     def run(table: lw.FileStoreTable, who: str) -> object:
         found = lw.read_table(table, filter="k = 1", columns=["_ROW_ID"])
-        if not found.num_rows:  # somebody deleted it before
+        if not found.num_rows:  # it was deleted before
             return None
         value = pa.array([ord(who)], pa.int32()) if column == "a" else pa.array([who])
         return table.update_by_row_id(pa.table({"_ROW_ID": found.column("_ROW_ID"), column: value}))

@@ -79,7 +79,7 @@ class TrapStorage(LocalStorage):
 
 
 def trapped(table: FileStoreTable, trap: TrapStorage) -> FileStoreTable:
-    """Return a table whose files lie behind a trap."""
+    """Return a table whose files are behind a trap."""
     Path(trap.marks).mkdir(parents=True, exist_ok=True)
     return replace(table, store=replace(table.store, storage=trap))
 

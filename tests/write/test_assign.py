@@ -65,9 +65,9 @@ def test_assigning_whole_batches_is_assigning_hash_by_hash(
     for number, bucket in sorted(model.bucket_of.items()):
         after.setdefault(bucket, []).append(number)
     grown = {b: hs for b, hs in after.items() if before.get(b) != hs}
-    assert {b: sorted(hs.tolist()) for b, hs in keys.grown().items()} == grown
+    assert {b: sorted(hs.tolist()) for b, hs in keys.grown_buckets().items()} == grown
     keys.mark_written()
-    assert keys.grown() == {}
+    assert keys.grown_buckets() == {}
 
 
 def test_hashes_are_found_again_once_many_were_added(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_hashes_are_found_again_once_many_were_added(monkeypatch: pytest.MonkeyP
     first = np.concatenate([keys.assign(part) for part in np.split(hashes, 40)])
     assert np.array_equal(keys.assign(hashes), first)
     assert first.max() == (len(np.unique(hashes)) - 1) // 100
-    assert sum(len(part) for part in keys.grown().values()) == len(np.unique(hashes))
+    assert sum(len(part) for part in keys.grown_buckets().values()) == len(np.unique(hashes))
 
 
 def test_when_no_bucket_may_be_added_the_hash_chooses_among_those_there_are() -> None:

@@ -59,8 +59,8 @@ class Disk:
         self.failing = failing
 
     def new_files(self, _place: PartitionBucket) -> tuple[RollingFile, RollingFile | None]:
-        log = self._rolling(FilePlan.keyed(self.schema, level=0, changelog=True)) if self.changelog else None
-        return self._rolling(FilePlan.keyed(self.schema, level=0)), log
+        log = self._rolling(FilePlan.for_keyed_rows(self.schema, level=0, changelog=True)) if self.changelog else None
+        return self._rolling(FilePlan.for_keyed_rows(self.schema, level=0)), log
 
     def _rolling(self, plan: FilePlan) -> RollingFile:
         def new_file(plan: FilePlan) -> NewFile:

@@ -11,7 +11,14 @@ import pytest
 import lakewright as lw
 from lakewright.errors import InvalidInputError
 from lakewright.spec.table_options import TableOptions
-from lakewright.write.row_intake import GivenKinds, RowKinds, kept, kind_column, refuse_others_than_inserts, to_kinds
+from lakewright.write.row_intake import (
+    GivenKinds,
+    RowKinds,
+    kept_kinds,
+    kind_column,
+    refuse_others_than_inserts,
+    to_kinds,
+)
 
 
 def kinds(values: pa.Array | pa.ChunkedArray) -> list[int]:
@@ -107,14 +114,16 @@ def test_options_say_which_kinds_are_kept() -> None:
     all_kinds = np.array([0, 1, 2, 3], np.int8)
 
     def let_in(**options: str) -> list[bool] | None:
-        keep = kept(all_kinds, TableOptions.from_dict({name.replace("_", "-"): text for name, text in options.items()}))
+        keep = kept_kinds(
+            all_kinds, TableOptions.from_dict({name.replace("_", "-"): text for name, text in options.items()})
+        )
         return None if keep is None else keep.tolist()
 
     assert let_in() is None
     assert let_in(ignore_delete="true") == [True, False, True, False]
     assert let_in(ignore_update_before="true") == [True, False, True, True]
     assert let_in(ignore_delete="true", ignore_update_before="true") == [True, False, True, False]
-    assert kept(all_kinds[:1], TableOptions.from_dict({"ignore-delete": "true"})) is None
+    assert kept_kinds(all_kinds[:1], TableOptions.from_dict({"ignore-delete": "true"})) is None
 
 
 def test_append_tables_take_inserts() -> None:

@@ -1,4 +1,4 @@
-"""Input order is kept: whatever the threads, rows lie in files, and come back, in the order in which they came."""
+"""Input order is kept: whatever the threads, rows are in files, and come back, in the order in which they came."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from lakewright.commit.table_commit import REROUTES_MAX
 from lakewright.metadata.table_store import TableStore
 from lakewright.table.write_builder import BatchTableWrite
 from lakewright.write import table_writer
-from lakewright.write.table_writer import rerouted
+from lakewright.write.table_writer import reroute_messages
 
 COLUMNS = pa.schema({"id": pa.int64(), "day": pa.string(), "n": pa.int64()})
 DYNAMIC = {"bucket": "-1", "dynamic-bucket.target-row-num": "3", "write-only": "true"}
@@ -88,7 +88,7 @@ def test_a_race_is_lost_again_and_again(tmp_path: Path, monkeypatch: pytest.Monk
             lw.write_table(_rows(range(start := starts.pop(), start + 5), 7), table)
 
     def overtaken(store: TableStore, messages: Sequence[lw.CommitMessage], lost: int) -> list[lw.CommitMessage]:
-        messages = rerouted(store, messages, lost)
+        messages = reroute_messages(store, messages, lost)
         rival()
         return messages
 

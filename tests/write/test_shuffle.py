@@ -11,7 +11,7 @@ import lakewright as lw
 from lakewright.errors import InvalidInputError
 from lakewright.spec.table_schema import BucketMode
 from lakewright.table.file_store_table import FileStoreTable
-from lakewright.write.row_shuffle import ShuffleTargets, joined, receivers_for, send
+from lakewright.write.row_shuffle import ShuffleTargets, join_batches, receivers_for, send
 from lakewright.write.table_writer import WriteJob
 
 COLUMNS = pa.schema(
@@ -80,11 +80,11 @@ def test_what_is_sent_is_written_as_by_one_writer(tmp_path: Path, mode: str) -> 
 
 
 def test_small_batches_are_looked_at_together() -> None:
-    tables = list(joined(batches(1000, size=10)))
+    tables = list(join_batches(batches(1000, size=10)))
     assert [table.num_rows for table in tables] == [1000]
     wide = [pa.record_batch({"b": pa.array([b"x" * (3 << 20)])}) for _ in range(5)]
-    assert [table.num_rows for table in joined(wide)] == [2, 2, 1]
-    assert list(joined([])) == []
+    assert [table.num_rows for table in join_batches(wide)] == [2, 2, 1]
+    assert list(join_batches([])) == []
 
 
 def test_settled_buckets_are_files_at_once_and_what_follows_is_newer(tmp_path: Path) -> None:

@@ -359,7 +359,7 @@ def now_millis() -> int:
 
 
 # ---- Tables as files of a warehouse ----------------------------------------------------------------------------------
-# What the catalogs share whose tables lie at `<warehouse>/<database>.db/<table>`.
+# What the catalogs share whose tables are at `<warehouse>/<database>.db/<table>`.
 
 _CREATES_MAX = 10
 
@@ -394,7 +394,7 @@ def first_schema(
 
 
 def create_first(storage: Storage, layout: Layout, schema: TableSchema) -> bool:
-    """Create the first schema file, after the table's claims of external directories. False: somebody was first."""
+    """Create the first schema file, after the table's claims of external directories; False if another was faster."""
     schemas = SchemaFiles(storage, layout)
     identity = schemas.digest(schema.to_json().encode())
     claim(storage, layout, schema, identity)

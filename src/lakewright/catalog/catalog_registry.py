@@ -119,9 +119,9 @@ class NamedCatalogs:
                 "--warehouse; a name of a database or table with a dot in it needs back-quotes",
                 catalog=name,
             )
-        return {key: self._filled(name, key, value) for key, value in self.options[name].items()}
+        return {key: self._substitute_environment(name, key, value) for key, value in self.options[name].items()}
 
-    def _filled(self, name: str, key: str, value: str) -> str:
+    def _substitute_environment(self, name: str, key: str, value: str) -> str:
         missing = next((one for one in _VARIABLE.findall(value) if one not in self.environment), None)
         if missing is not None:
             raise InvalidInputError(

@@ -55,7 +55,7 @@ def compact_database(  # noqa: PLR0913 - each argument is one choice of the call
     {'d.a': 1}
     """
     request = DatabaseRequest(database, including, excluding, full, idle, dry_run)
-    return request.run(catalog, lambda table, one: compact_request(table.store, one.checked(table.store)))
+    return request.run(catalog, lambda table, one: compact_request(table.store, one.check_arguments(table.store)))
 
 
 @dataclass(frozen=True, slots=True)

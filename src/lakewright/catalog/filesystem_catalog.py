@@ -1,7 +1,7 @@
 """Databases and tables as directories.
 
 Creating a table is one atomic create of `schema-0`. Dropping one first renames its directory if the storage can rename
-in one step, so that nobody opens a table that is half deleted; on object stores the schema is deleted first, and an
+in one step, so that no reader opens a table that is half deleted; on object stores the schema is deleted first, and an
 interrupted drop is finished by dropping again.
 """
 
@@ -254,7 +254,7 @@ class FileSystemCatalog(Catalog):
         if not self._has_database(name.get_database_name()):
             raise InvalidInputError(
                 f"{name.get_full_name()} is reached through a symbolic link; open a catalog on the directory that its "
-                "database really lies in",
+                "database really is in",
                 table=name.get_full_name(),
             )
 

@@ -44,7 +44,7 @@ from lakewright.spec.types import JSON
 # database.
 
 
-def encoded(text: str) -> str:
+def form_encode(text: str) -> str:
     """Return a text as forms encode it: letters, digits and `.-_*` stay, a space becomes `+`, all else `%XX`.
 
     >>> encoded("a b/c~d*ü")
@@ -63,7 +63,7 @@ def segment(kind: str, name: str) -> str:
         raise InvalidInputError(
             f"{name!r} cannot name a {kind} of a REST catalog: in a URL it means a directory", name=name, kind=kind
         )
-    return encoded(name)
+    return form_encode(name)
 
 
 def object_name(identifier: Identifier) -> str:
@@ -83,7 +83,7 @@ def query_text(parameters: Mapping[str, str]) -> str:
     >>> query_text({"pageToken": "a b", "maxResults": "2"})
     'maxResults=2&pageToken=a+b'
     """
-    return "&".join(f"{encoded(key)}={encoded(parameters[key])}" for key in sorted(parameters))
+    return "&".join(f"{form_encode(key)}={form_encode(parameters[key])}" for key in sorted(parameters))
 
 
 # ---- Calls of the protocol -------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class GivenKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeysInFile:
-    """Keys in a file that somebody else renews."""
+    """Keys in a file that another process renews."""
 
     path: str
 

@@ -249,16 +249,16 @@ def carry_out(
                 raise
             doubt = error
         except LakewrightError:
-            if doubt is None or _seen(is_done) is False:
+            if doubt is None or _ask_server(is_done) is False:
                 raise
         else:
             return
-        if _seen(is_done):
+        if _ask_server(is_done):
             return
-    raise CommitUnknownError(f"nobody can say {question} ({doubt}); look before you try again", **facts) from doubt
+    raise CommitUnknownError(f"it is unknown {question} ({doubt}); look before you try again", **facts) from doubt
 
 
-def _seen(is_done: Callable[[], bool]) -> bool | None:
+def _ask_server(is_done: Callable[[], bool]) -> bool | None:
     """Return what a look at the server tells, None if it does not answer."""
     try:
         return is_done()

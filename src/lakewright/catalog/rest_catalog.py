@@ -107,7 +107,7 @@ def issues_tokens(options: Mapping[str, str]) -> bool:
 
 
 # ---- The catalog -----------------------------------------------------------------------------------------------------
-# Names and schemas come in, tables whose home is the server go out. A table lies where the server says, and its
+# The tables of a REST server. A table is stored where the server says, and its
 # schema is read from the file that the server names. After a lost answer the server is asked what became of the call;
 # where it cannot tell, that is a CommitUnknownError.
 
@@ -140,7 +140,7 @@ class RESTCatalog(Catalog):
         database_name_pattern: str | None = None,
     ) -> PagedList[str]:
         """Return a page of the names of the databases, those that match a pattern such as `sales_*`."""
-        asked = _asked(max_results, page_token, database_name_pattern)
+        asked = _server_pattern(max_results, page_token, database_name_pattern)
         if asked is None:
             return page(self.list_databases(), max_results, page_token, pattern=database_name_pattern)
         found = self.api.list_databases_page(max_results, page_token, asked)
@@ -257,7 +257,7 @@ class RESTCatalog(Catalog):
         `table_type` is a value of the option `type`, such as `table` or `format-table`.
         """
         _check_database(database_name)
-        asked = _asked(max_results, page_token, table_name_pattern)
+        asked = _server_pattern(max_results, page_token, table_name_pattern)
         kind = argument_checks.check_optional(argument_checks.check_text, "table_type", table_type)
         if asked is None:
             names = sorted(self.api.list_tables(database_name, None, kind))
@@ -272,7 +272,7 @@ class RESTCatalog(Catalog):
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
     ) -> None:
         """Create a table, which the server places. An Arrow schema stands for columns without keys and options."""
-        name = _checked(plain_identifier(identifier))
+        name = _check_identifier(plain_identifier(identifier))
         declared = with_defaults(as_schema(schema), self.options)
         ignored = argument_checks.check_bool("ignore_if_exists", ignore_if_exists)
         with with_table_name(name.get_full_name()):
@@ -326,7 +326,7 @@ class RESTCatalog(Catalog):
         ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
     ) -> None:
         """Drop a table. The server deletes its files, unless the table is external."""
-        name = _checked(plain_identifier(identifier))
+        name = _check_identifier(plain_identifier(identifier))
         ignored = argument_checks.check_bool("ignore_if_not_exists", ignore_if_not_exists)
         try:
             carry_out(
@@ -346,7 +346,10 @@ class RESTCatalog(Catalog):
         ignore_if_not_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
     ) -> None:
         """Give a table another name."""
-        source, target = _checked(plain_identifier(source_identifier)), _checked(plain_identifier(target_identifier))
+        source, target = (
+            _check_identifier(plain_identifier(source_identifier)),
+            _check_identifier(plain_identifier(target_identifier)),
+        )
         ignored = argument_checks.check_bool("ignore_if_not_exists", ignore_if_not_exists)
         if source.get_database_name() != target.get_database_name():
             self.api.get_database(target.get_database_name())  # some servers take the name of one that does not exist
@@ -374,8 +377,8 @@ class RESTCatalog(Catalog):
         A name is `k1=v1/k2=v2`; in a pattern, such as `dt=2024-02*`, a `*` stands for any text. The pages of a server
         come in its own order.
         """
-        name = _checked(as_identifier(identifier))
-        asked = _asked(max_results, page_token, partition_name_pattern)
+        name = _check_identifier(as_identifier(identifier))
+        asked = _server_pattern(max_results, page_token, partition_name_pattern)
         with suppress(UnsupportedError):
             if asked is not None:
                 found = self.api.list_partitions_page(name, max_results, page_token, asked)
@@ -391,9 +394,9 @@ class RESTCatalog(Catalog):
     # From names to tables.
 
     def _table(self, name: Identifier) -> FileStoreTable:
-        own = _checked(Identifier.create(name.get_database_name(), name.get_table_name(), _branch(name)))
+        own = _check_identifier(Identifier.create(name.get_database_name(), name.get_table_name(), _branch(name)))
         branch = own.get_branch_name()
-        found = self._described(own)
+        found = self._describe_table(own)
         with with_table_name(own.get_full_name()):
             _check_kind(found.options)
         storage, root = table_storage(
@@ -403,7 +406,7 @@ class RESTCatalog(Catalog):
             return open_layout(own, storage, Layout(root))  # such a branch is known to its files alone
         layout = Layout(root) if branch is None else Layout(root).for_branch(branch)
         try:
-            opened = SchemaFiles(storage, layout).opened(found.schema_id)
+            opened = SchemaFiles(storage, layout).open_schema(found.schema_id)
         except NotFoundError as error:
             self.api.get_table(own)  # raises an error if the table was dropped or renamed meanwhile
             raise NotFoundError(
@@ -418,7 +421,7 @@ class RESTCatalog(Catalog):
         store = TableStore(own.get_full_name(), storage, apply_layout_options(layout, schema), schema, origin, home)
         return FileStoreTable(own, store)
 
-    def _described(self, name: Identifier) -> ServerTable:
+    def _describe_table(self, name: Identifier) -> ServerTable:
         """Return what the server says of a table or branch; of a branch that it does not know, what of its table."""
         try:
             return self.api.get_table(name)
@@ -438,7 +441,7 @@ class RESTCatalog(Catalog):
             ) from error
 
 
-def _asked(max_results: int | None, page_token: str | None, pattern: str | None) -> str | None:
+def _server_pattern(max_results: int | None, page_token: str | None, pattern: str | None) -> str | None:
     """Return the pattern to ask the server for, empty for all names; None if servers do not know such patterns."""
     argument_checks.check_optional(argument_checks.check_positive, "max_results", max_results)
     argument_checks.check_optional(argument_checks.check_text, "page_token", page_token)
@@ -453,7 +456,7 @@ def _branch(name: Identifier) -> str | None:
     return None if branch == MAIN_BRANCH else branch
 
 
-def _checked(name: Identifier) -> Identifier:
+def _check_identifier(name: Identifier) -> Identifier:
     """Return a name after a check that it can be one."""
     _check_database(name.get_database_name())
     check_name("table", name.get_table_name())

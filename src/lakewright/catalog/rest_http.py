@@ -183,28 +183,28 @@ def _final_error(failure: Refused, request: str, facts: Mapping[str, object]) ->
         case 403:
             about_table = "table" in facts and body.resource_type != "DATABASE"
             kind = TableNoPermissionException if about_table else DatabaseNoPermissionException
-            return kind(f"{told}; the credentials of the catalog do not allow it", **_named(body, facts))
+            return kind(f"{told}; the credentials of the catalog do not allow it", **_add_resource_name(body, facts))
         case 404:
             _, missing, _ = _RESOURCES.get(body.resource_type or "", ("", NotFoundError, AlreadyExistsError))
-            return missing(_said(body, told, facts, "does not exist"), **_named(body, facts))
+            return missing(_format_name_error(body, told, facts, "does not exist"), **_add_resource_name(body, facts))
         case 409:
             _, _, taken = _RESOURCES.get(body.resource_type or "", ("", NotFoundError, AlreadyExistsError))
-            return taken(_said(body, told, facts, "already exists"), **_named(body, facts))
+            return taken(_format_name_error(body, told, facts, "already exists"), **_add_resource_name(body, facts))
         case 501 | 405:
             return UnsupportedError(f"{told}; the server of the catalog does not implement it", **facts)
         case _:
             return InvalidInputError(told, **facts)
 
 
-def _said(body: ErrorBody, told: str, facts: Mapping[str, object], state: str) -> str:
+def _format_name_error(body: ErrorBody, told: str, facts: Mapping[str, object], state: str) -> str:
     """Return the message about a name that is missing or taken: the name first, then what the server said."""
-    kind, named = _RESOURCES.get(body.resource_type or "", ("",))[0], _named(body, facts)
+    kind, named = _RESOURCES.get(body.resource_type or "", ("",))[0], _add_resource_name(body, facts)
     if kind in {"table", "database"} and kind in named:
         return f"{kind} {named[kind]} {state} ({told})"
     return f"the {kind} {body.resource_name!r} {state} ({told})" if kind and body.resource_name else told
 
 
-def _named(body: ErrorBody, facts: Mapping[str, object]) -> dict[str, object]:
+def _add_resource_name(body: ErrorBody, facts: Mapping[str, object]) -> dict[str, object]:
     """Return the facts with the name of the resource; a request that names it too tells more of it."""
     kind = _RESOURCES.get(body.resource_type or "", ("",))[0]
     named = {kind: body.resource_name} if kind and body.resource_name else {}
@@ -334,7 +334,7 @@ class Server:
                 timeout=limits,
             )
         except exceptions.HTTPError as error:
-            raise _unanswered(error, f"{self.host}:{self.port}") from error
+            raise _classify_unanswered(error, f"{self.host}:{self.port}") from error
         if answer.status not in _SUCCESS:
             data = answer.data
             for secret in () if self.auth is None else self.auth.secrets():
@@ -399,7 +399,7 @@ def _pool(scheme: str, host: str, port: int) -> urllib3.HTTPConnectionPool:
 os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-def _unanswered(error: exceptions.HTTPError, host: str) -> CallFailed:
+def _classify_unanswered(error: exceptions.HTTPError, host: str) -> CallFailed:
     """Say how far a request came whose answer is missing; what is not certainly unsent counts as sent."""
     match error:
         case exceptions.NameResolutionError():

@@ -282,11 +282,11 @@ def tag_from_json(members: Mapping[str, JSON]) -> Tag:
         snapshot_from_json(member(members, "snapshot", dict)),
         # The clock without a zone is what files of tags have.
         datetime.fromtimestamp(created / 1000) if isinstance(created, int) else None,  # noqa: DTZ006
-        _retained(members.get("tagTimeRetained")),
+        _parse_retention(members.get("tagTimeRetained")),
     )
 
 
-def _retained(value: JSON) -> timedelta | None:
+def _parse_retention(value: JSON) -> timedelta | None:
     if value is None:
         return None
     try:

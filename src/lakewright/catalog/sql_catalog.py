@@ -63,8 +63,8 @@ from lakewright.table.open_table import open_layout
 
 # ---- The lock of a table ---------------------------------------------------------------------------------------------
 # A row is as old as the clock of the database says. One that is older than its time to live is of a holder that died,
-# and is replaced by whoever wants the lock next. A holder that was so slow deletes only its own row. The lock is not
-# reentrant.
+# and is replaced by the next process that wants the lock. A holder that was so slow deletes only its own row. The
+# lock is not reentrant.
 
 _FIRST_SLEEP_MILLIS = 100
 _LOG = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class SqlLock:
             pause = min(pause * 2, settings.check_max_sleep_millis)
 
     def _try(self) -> Value | None:
-        """Take the lock and return the time that its row got; None means that somebody else holds it."""
+        """Take the lock and return the time that its row got; None means that another process holds it."""
         place = database(self.address)
         expired = f"DELETE FROM {LOCKS} WHERE lock_id = ? AND {place.driver.age} > expire_time_seconds"
         insert = f"INSERT INTO {LOCKS} (lock_id, expire_time_seconds) VALUES (?, ?)"
@@ -174,7 +174,7 @@ class SqlAuthority(TableAuthority):
     copies_properties: bool = True  # option `sync-all-properties`
     branch: str = MAIN_BRANCH
 
-    def locked(self) -> AbstractContextManager[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """Hold the lock of the branch, which Java holds while it publishes a snapshot or a schema."""
         if self.lock is None:
             return nullcontext()
@@ -205,7 +205,7 @@ class SqlAuthority(TableAuthority):
 # With `lock.enabled` (the default where the warehouse is an object store) creating, altering, renaming, dropping and
 # publishing hold the lock that Java holds, since Java publishes there by renaming and would replace our files.
 
-_LOOKS_MAX = 50  # how often to look for the row of a table that somebody else is creating
+_LOOKS_MAX = 50  # how often to look for the row of a table that another process is creating
 _LOOK_SECONDS = 0.1
 
 
@@ -241,7 +241,7 @@ class JdbcCatalog(Catalog):
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
         properties: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a database. Tables lie below the warehouse, whatever a property `location` says."""
+        """Create a database. Tables are below the warehouse, whatever a property `location` says."""
         check_name("database", name)
         check_not_system(name)
         argument_checks.check_bool("ignore_if_exists", ignore_if_exists)
@@ -249,7 +249,7 @@ class JdbcCatalog(Catalog):
         location = database_directory(self.warehouse, name)
         if given.get(LOCATION, location).rstrip("/") != location:
             warnings.warn(
-                f"database {name}: the property 'location' is stored, but its tables lie in {location}",
+                f"database {name}: the property 'location' is stored, but its tables are in {location}",
                 LakewrightWarning,
                 stacklevel=2,
             )
@@ -332,7 +332,7 @@ class JdbcCatalog(Catalog):
         argument_checks.check_bool("ignore_if_exists", ignore_if_exists)
         if "path" in declared.options:
             raise UnsupportedError(
-                f"{name.get_full_name()}: tables of a SQL catalog lie below its warehouse: leave out the option 'path'",
+                f"{name.get_full_name()}: tables of a SQL catalog are below its warehouse: leave out the option 'path'",
                 table=name.get_full_name(),
                 option="path",
             )
@@ -342,7 +342,7 @@ class JdbcCatalog(Catalog):
             new_schema = first_schema(name, declared, self.options, self.storage, layout)
             if self.copies_properties:
                 self.rows.check_table_properties(name.get_full_name(), table_properties(new_schema))
-            with self._locked(name):
+            with self._lock_tables(name):
                 created = self._create(name, layout, new_schema)
             if created:
                 wait_for_distinct_timestamp(new_schema)
@@ -359,7 +359,7 @@ class JdbcCatalog(Catalog):
         name = plain_identifier(identifier)
         argument_checks.check_bool("ignore_if_not_exists", ignore_if_not_exists)
         layout = self._layout(name)
-        with self._locked(name):
+        with self._lock_tables(name):
             with self._knowing(f"table {name.get_full_name()} may or may not have been dropped; call drop_table again"):
                 dropped = self.rows.delete_table(name.get_database_name(), name.get_table_name())
             if dropped:
@@ -391,7 +391,7 @@ class JdbcCatalog(Catalog):
         old, new = self._layout(source), self._layout(target)
         if not has_schema(self.storage, old):
             raise self._no_files(source, old)
-        with self._locked(source, target):
+        with self._lock_tables(source, target):
             if not self._is_empty(new):
                 raise self._not_free(target, new)
             renamed = self._rename(source, target)
@@ -424,7 +424,7 @@ class JdbcCatalog(Catalog):
     # The steps.
 
     def _create(self, name: Identifier, layout: Layout, schema: TableSchema) -> bool:
-        """Create the schema file and the row. False means that somebody else has created the table."""
+        """Create the schema file and the row. False means that another process has created the table."""
         if not self._create_schema(name, layout, schema):
             return False
         copied = table_properties(schema) if self.copies_properties else None
@@ -437,7 +437,7 @@ class JdbcCatalog(Catalog):
             if self._has_table(name):
                 return True
             raise
-        except LakewrightError:  # it was refused: nobody knows of the file that was made a moment ago
+        except LakewrightError:  # it was refused: nothing refers to the file that was just made
             self._take_back(layout, schema)
             raise
         # A row that is there already names the table at this place: a repair wrote it, if the table is ours.
@@ -446,7 +446,7 @@ class JdbcCatalog(Catalog):
     def _create_schema(self, name: Identifier, layout: Layout, schema: TableSchema) -> bool:
         """Create the schema file; False means that the table has a row by now.
 
-        Files without a row are of a table that somebody else is creating or dropping: the row, or the end of the
+        Files without a row are of a table that another process is creating or dropping: the row, or the end of the
         files, is waited for.
         """
         for look in range(_LOOKS_MAX):
@@ -550,11 +550,11 @@ class JdbcCatalog(Catalog):
             raise CommitUnknownError(f"{doubt} ({error})") from error
 
     @contextmanager
-    def _locked(self, *names: Identifier) -> Iterator[None]:
-        """Hold the locks of tables, in an order that is the same for everybody."""
+    def _lock_tables(self, *names: Identifier) -> Iterator[None]:
+        """Hold the locks of tables, in an order that is the same for all processes."""
         with ExitStack() as stack:
             for name in sorted(names, key=Identifier.get_full_name):
-                stack.enter_context(self._home(name).locked())
+                stack.enter_context(self._home(name).hold_lock())
             yield
 
     # From names to rows and files.

@@ -61,7 +61,7 @@ class SqlDatabase:
         """Run a function in one transaction, which must not wait for anything but the database; see `write`."""
         with self._lock:
             try:
-                # A connection that ended while nobody used it is noticed here, before anything is done.
+                # A connection that ended while it was idle is noticed here, before anything is done.
                 self._run_again_if_lost(self.driver.begin, ())
                 result = work(self._run)
             except Exception as error:  # noqa: BLE001 - each driver has classes of its own
@@ -167,7 +167,7 @@ class SqlDatabase:
                 ) from error
             case _:
                 raise CatalogServerError(
-                    f"{address}: the database failed ({text}); {_done(perhaps_done=perhaps_done)}",
+                    f"{address}: the database failed ({text}); {_describe_outcome(perhaps_done=perhaps_done)}",
                     database=address,
                     code=None,
                     perhaps_done=perhaps_done,
@@ -182,7 +182,7 @@ class SqlDatabase:
         return text
 
 
-def _done(*, perhaps_done: bool) -> str:
+def _describe_outcome(*, perhaps_done: bool) -> str:
     if perhaps_done:
         return "the change may or may not have been made: look before trying again"
     return "nothing was changed: try again later"

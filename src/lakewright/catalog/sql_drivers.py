@@ -87,7 +87,7 @@ def _file(place: str, given: dict[str, str]) -> Address:
         )
     if not path.startswith("file:"):
         found = dict(parse_qsl(query, keep_blank_values=True)) | given
-        return Address(Dialect.SQLITE, os.path.abspath(path), properties=_sorted(found))  # noqa: PTH100 - keeps no `..`
+        return Address(Dialect.SQLITE, os.path.abspath(path), properties=_sort_properties(found))  # noqa: PTH100 - keeps no `..`
     path = path.removeprefix("file:")
     if path.startswith("//"):
         host, slash, path = path.removeprefix("//").partition("/")
@@ -98,7 +98,7 @@ def _file(place: str, given: dict[str, str]) -> Address:
         path = "/" + path
     if not path.startswith("/"):
         path = f"{quote(os.getcwd())}/{path}"  # noqa: PTH109 - a text is needed
-    return Address(Dialect.SQLITE, f"file:{path}{'?' if query else ''}{query}", properties=_sorted(given))
+    return Address(Dialect.SQLITE, f"file:{path}{'?' if query else ''}{query}", properties=_sort_properties(given))
 
 
 def _server(dialect: Dialect, place: str, given: dict[str, str]) -> Address:
@@ -117,7 +117,7 @@ def _server(dialect: Dialect, place: str, given: dict[str, str]) -> Address:
         )
     found = dict(parse_qsl(query, keep_blank_values=True)) | given
     places = tuple(_place(dialect, host) for host in hosts if host is not None)
-    return Address(dialect, unquote(name), places, _sorted(found))
+    return Address(dialect, unquote(name), places, _sort_properties(found))
 
 
 def _place(dialect: Dialect, match: re.Match[str]) -> tuple[str, int]:
@@ -127,7 +127,7 @@ def _place(dialect: Dialect, match: re.Match[str]) -> tuple[str, int]:
     return (match["host"] or "localhost").strip("[]"), port
 
 
-def _sorted(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _sort_properties(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(properties.items()))
 
 

@@ -48,8 +48,8 @@ class CatalogNames(Protocol):
 
 
 def tables(catalog: CatalogNames) -> Iterator[_Row]:
-    """Yield each table; the number of its rows is that of all its data files, and nobody keeps that of files."""
-    for name, table in _opened(catalog):
+    """Yield each table; the number of its rows is that of all its data files."""
+    for name, table in _open_tables(catalog):
         database, own = name.get_database_name(), name.get_table_name()
         if table is None:
             yield (database, own, *[None] * 12)
@@ -76,7 +76,7 @@ def tables(catalog: CatalogNames) -> Iterator[_Row]:
 
 def partitions(catalog: CatalogNames) -> Iterator[_Row]:
     """Yield each partition of each table that has partition columns."""
-    for name, table in _opened(catalog):
+    for name, table in _open_tables(catalog):
         if table is None or not table.partition_keys:
             continue
         found = {format_partition_spec(one.spec): one for one in partitions_of(table.store)}
@@ -87,7 +87,7 @@ def partitions(catalog: CatalogNames) -> Iterator[_Row]:
 
 def all_table_options(catalog: CatalogNames) -> Iterator[_Row]:
     """Yield each option of each table, and where it lies as the option `path`."""
-    for name, table in _opened(catalog):
+    for name, table in _open_tables(catalog):
         if table is not None:
             given = {**table.schema.options, "path": table.table_path}
             for key, value in sorted(given.items()):
@@ -134,7 +134,7 @@ class CatalogTable(SystemTable):
         """Where the tables of the catalog lie."""
         return self.catalog.warehouse
 
-    def _gathered(self) -> Iterator[_Row]:
+    def _gather_rows(self) -> Iterator[_Row]:
         return _ROWS[self.system_name](self.catalog)
 
 
@@ -174,7 +174,7 @@ def check_not_system(database: str) -> None:
         )
 
 
-def _opened(catalog: CatalogNames) -> Iterator[tuple[Identifier, FileStoreTable | None]]:
+def _open_tables(catalog: CatalogNames) -> Iterator[tuple[Identifier, FileStoreTable | None]]:
     """Yield the names of all tables with the tables; None for one that cannot be opened."""
     names = [Identifier.create(db, one) for db in catalog.list_databases() for one in catalog.list_tables(db)]
     for name in names:

@@ -462,7 +462,7 @@ def yes_option() -> CliOption:
 
 
 def confirm(args: Arguments, question: str) -> None:
-    """Ask unless `--yes` was given; raise InvalidInputError if the answer is not yes, or if nobody answers."""
+    """Ask unless `--yes` was given; raise InvalidInputError if the answer is not yes, or if there is no answer."""
     if args.yes:
         return
     if sys.stdin.isatty():
@@ -474,7 +474,9 @@ def confirm(args: Arguments, question: str) -> None:
         answer = ""
     if answer.strip().lower() not in {"y", "yes"}:
         asked = "" if sys.stdin.isatty() else f"{question} "
-        raise InvalidInputError(f"{asked}Nothing was changed, as nobody said yes; --yes does it without asking")
+        raise InvalidInputError(
+            f"{asked}Nothing was changed, because it was not confirmed; --yes does it without asking"
+        )
 
 
 # ---- Options that name an older state --------------------------------------------------------------------------------

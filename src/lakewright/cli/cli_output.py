@@ -62,7 +62,7 @@ class CommandOutput:
         sys.stdout.write(f"{_json(value) if self.as_json else text}\n")
         sys.stdout.flush()
 
-    def done(self, table: str, kind: str, action: str, *names: str) -> None:
+    def report_done(self, table: str, kind: str, action: str, *names: str) -> None:
         """Write that something was done to what has these names."""
         facts = {"table": table, "action": action, "names": list(names)}
         self.result(facts, f"{table}: {kind} {action} {' '.join(names)}: done")

@@ -222,8 +222,8 @@ def render_table(table: pa.Table, *, limit: int | None = None, width: int | None
     rows = [["NULL" if value is None else _printable(text_of(value)) for value in row] for row in _rows(first)]
     names = [_printable(name) for name in table.column_names]
     natural = [max(map(_width, (name, *(row[at] for row in rows)))) for at, name in enumerate(names)]
-    widths = natural if width is None else _fitted(natural, width)
-    put = [_right if _is_number(field.type) else _left for field in table.schema]
+    widths = natural if width is None else _fit_widths(natural, width)
+    put = [_right if _is_number(field.type) else _pad_right for field in table.schema]
     lines = [
         "  ".join(put[at](_cut(row[at], wide), wide) for at, wide in enumerate(widths)).rstrip()
         for row in (names, *rows)
@@ -238,7 +238,7 @@ def render_table(table: pa.Table, *, limit: int | None = None, width: int | None
     return Shown(lines if names else [], left_out)
 
 
-def _fitted(natural: Sequence[int], width: int) -> list[int]:
+def _fit_widths(natural: Sequence[int], width: int) -> list[int]:
     """Return the widths of the columns that fit: the widest are cut first, then columns at the end are left out.
 
     >>> _fitted([5, 70, 30], 60), _fitted([20, 20, 20], 21)
@@ -271,7 +271,7 @@ def _width(text: str) -> int:
     return sum(0 if unicodedata.combining(one) else 1 + (unicodedata.east_asian_width(one) in "WF") for one in text)
 
 
-def _left(text: str, width: int) -> str:
+def _pad_right(text: str, width: int) -> str:
     return text + " " * (width - _width(text))
 
 
@@ -358,11 +358,11 @@ def rows_asked(args: Arguments, form: str) -> int | None:
 def write_result(reader: pa.RecordBatchReader, args: Arguments, form: str, output: CommandOutput) -> int:
     """Write rows as they come; return how many. A file appears when all of them are written."""
     counter = _Counter()
-    with opened(args.output) as out:
+    with open_output(args.output) as out:
         if form == "table":
             counter.rows = _write_table(reader, args, out, output)
         else:
-            write_batches(reader.schema, counter.counted(reader), form, out)
+            write_batches(reader.schema, counter.count_rows(reader), form, out)
         out.flush()
     return counter.rows
 
@@ -378,7 +378,7 @@ class _Counter:
     def __init__(self) -> None:
         self.rows = 0
 
-    def counted(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def count_rows(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         for batch in reader:
             self.rows += batch.num_rows
             yield batch
@@ -397,7 +397,7 @@ def _write_table(reader: pa.RecordBatchReader, args: Arguments, out: BinaryIO, o
 
 
 @contextmanager
-def opened(path: str | None) -> Iterator[BinaryIO]:
+def open_output(path: str | None) -> Iterator[BinaryIO]:
     """Open stdout, or a file that takes its name when it is whole; a run that fails leaves an older file as it was.
 
     A link is followed, and what is no regular file, such as /dev/null or a pipe, is written to: a file in its place

@@ -356,7 +356,7 @@ def show_table(table: FileStoreTable | SystemTable | RowView, output: CommandOut
     """Show the columns, keys and options of a table."""
     facts, options = _facts(table) if isinstance(table, FileStoreTable) else (_view_facts(table), {})
     columns = [{"column": f.name, "type": str(f.type), "comment": f.description} for f in table.fields]
-    lines = [f"{name:<15} {_shown(value)}" for name, value in facts.items() if value not in (None, [])]
+    lines = [f"{name:<15} {_format_value(value)}" for name, value in facts.items() if value not in (None, [])]
     lines += ["", *plain(columns)]
     if options:
         lines += ["", *plain([{"option": key, "value": value} for key, value in options.items()])]
@@ -386,7 +386,7 @@ def _view_facts(view: SystemTable | RowView) -> dict[str, object]:
     return {"table": view.name, **owner, "primary_keys": view.primary_keys}
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -189,7 +189,7 @@ def _compact(args: Arguments, output: CommandOutput) -> None:
         return
     with output.progress(f"compacting {args.table}"):
         result = _compact_one(table_of(args), args)
-    output.result(asdict(result), _compacted(result))
+    output.result(asdict(result), _format_compaction(result))
 
 
 def _compact_one(table: FileStoreTable, args: Arguments) -> CompactResult:
@@ -205,7 +205,7 @@ def _compact_one(table: FileStoreTable, args: Arguments) -> CompactResult:
     )
 
 
-def _compacted(result: CompactResult) -> str:
+def _format_compaction(result: CompactResult) -> str:
     """Return what a compaction did as a line."""
     if result.is_empty:
         return "there was nothing to compact"
@@ -215,7 +215,7 @@ def _compacted(result: CompactResult) -> str:
             f"{pluralize(result.files_before, 'file')} in {pluralize(result.buckets, 'bucket')} of "
             f"{pluralize(result.partitions, 'partition')} would become about {result.files_after:,}, {size}"
         )
-        return "\n".join([total, *_planned(result)])
+        return "\n".join([total, *_format_planned_compaction(result)])
     skipped = f"; other writers changed {', '.join(result.skipped)} meanwhile" if result.skipped else ""
     return (
         f"snapshot {result.snapshot_id}: {pluralize(result.files_before, 'file')} became {result.files_after:,}, "
@@ -224,7 +224,7 @@ def _compacted(result: CompactResult) -> str:
     )
 
 
-def _planned(result: CompactResult) -> list[str]:
+def _format_planned_compaction(result: CompactResult) -> list[str]:
     """Return what a compaction would do to each partition, a line each; of very many partitions the first ones."""
     named = [one for one in result.details if one.partition]
     lines = [
@@ -245,7 +245,7 @@ def _compact_all(args: Arguments, output: CommandOutput) -> None:
         # As in `compact_database`: a table without partitions is compacted as it is.
         idle = args.idle if table.partition_keys else None
         result = _compact_one(table, Arguments(**{**vars(args), "idle": idle}))
-        output.say(f"{table.name}: {_compacted(result)}")
+        output.say(f"{table.name}: {_format_compaction(result)}")
         return result
 
     done = compact_each(catalog, chosen_tables(catalog, name.removesuffix(".*")), compact)
@@ -273,7 +273,7 @@ def _materialize(args: Arguments, output: CommandOutput) -> None:
     spec = dict(args.partition_spec)
     with output.progress(f"rewriting files of {args.table}"):
         result = table_of(args).materialize_deletion_vectors(partitions=[spec] if spec else None)
-    output.result(asdict(result), _compacted(result))
+    output.result(asdict(result), _format_compaction(result))
 
 
 def _rescale(args: Arguments, output: CommandOutput) -> None:
@@ -323,7 +323,7 @@ _COMPACTION_COMMANDS = (
         ),
         _partition_spec(),
         option("--where", metavar="CONDITION", help="only of partitions that fulfil it: \"dt < '2026-01-01'\""),
-        option("--idle", metavar="AGE", help="only of partitions that nobody wrote to for so long: 1d"),
+        option("--idle", metavar="AGE", help="only of partitions that were not written for so long: 1d"),
         option("--order-by", type=split_names, metavar="A,B", help="sort the rows by these columns"),
         option("--strategy", type=click.Choice(STRATEGIES), help="how they are sorted (order)"),
         dry_run("write nothing, say what would be done"),

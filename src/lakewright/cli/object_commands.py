@@ -52,7 +52,7 @@ def _create_branch(args: Arguments, output: CommandOutput) -> None:
             f"warning: branch {args.name!r} is empty: it has the columns of {table.name}, but no rows; "
             "--tag or --snapshot begins it at a state of the table"
         )
-    output.done(table.name, "branch", "create", args.name)
+    output.report_done(table.name, "branch", "create", args.name)
 
 
 def _describe_branch(args: Arguments, output: CommandOutput) -> None:
@@ -62,13 +62,13 @@ def _describe_branch(args: Arguments, output: CommandOutput) -> None:
 def _drop_branch(args: Arguments, output: CommandOutput) -> None:
     table = table_of(args)
     table.drop_branch(args.name)
-    output.done(table.name, "branch", "drop", args.name)
+    output.report_done(table.name, "branch", "drop", args.name)
 
 
 def _rename_branch(args: Arguments, output: CommandOutput) -> None:
     table = table_of(args)
     table.rename_branch(args.name, args.new_name)
-    output.done(table.name, "branch", "rename", args.name, args.new_name)
+    output.report_done(table.name, "branch", "rename", args.name, args.new_name)
 
 
 def _fast_forward(args: Arguments, output: CommandOutput) -> None:
@@ -508,7 +508,7 @@ def _list_tags(args: Arguments, output: CommandOutput) -> None:
 def _create_tag(args: Arguments, output: CommandOutput) -> None:
     table = table_of(args)
     table.create_tag(args.name, args.snapshot, time_retained=args.retain)
-    output.done(table.name, "tag", "create", args.name)
+    output.report_done(table.name, "tag", "create", args.name)
 
 
 def _describe_tag(args: Arguments, output: CommandOutput) -> None:
@@ -534,19 +534,19 @@ def _alter_tag(args: Arguments, output: CommandOutput) -> None:
     table = table_of(args)
     snapshot = table.store.tags.get(args.name).snapshot.id if args.snapshot is None else args.snapshot
     table.replace_tag(args.name, snapshot, time_retained=args.retain)
-    output.done(table.name, "tag", "alter", args.name)
+    output.report_done(table.name, "tag", "alter", args.name)
 
 
 def _delete(args: Arguments, output: CommandOutput) -> None:
     table = table_of(args)
     table.delete_tag(args.name)
-    output.done(table.name, "tag", "delete", args.name)
+    output.report_done(table.name, "tag", "delete", args.name)
 
 
 def _rename_tag(args: Arguments, output: CommandOutput) -> None:
     table = table_of(args)
     table.rename_tag(args.name, args.new_name)
-    output.done(table.name, "tag", "rename", args.name, args.new_name)
+    output.report_done(table.name, "tag", "rename", args.name, args.new_name)
 
 
 def _tag_argument() -> CliArgument:

@@ -145,10 +145,10 @@ def run(argv: Sequence[str]) -> int:
             _fail(argv, _usage_text(error))
             raise SystemExit(WRONG) from None
         except (KeyboardInterrupt, click.Abort):
-            return _interrupted()
+            return _fail_interrupted()
         except Exception as error:  # noqa: BLE001 - a user of a command gets one line; --debug shows the rest
             if was_interrupted() and _may_be_an_interrupt(error):
-                return _interrupted()
+                return _fail_interrupted()
             if session.debug:
                 sys.stderr.write(_hidden(argv, traceback.format_exc()))
             has_caret = isinstance(error, LakewrightError) and "column_number" in error.facts
@@ -157,7 +157,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _interrupted() -> int:
+def _fail_interrupted() -> int:
     ignore_interrupts()
     sys.stderr.write("\n" if sys.stderr.isatty() else "")  # the terminal wrote ^C
     fail("interrupted")

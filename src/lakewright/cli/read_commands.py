@@ -121,7 +121,7 @@ def _diff(args: Arguments, output: CommandOutput) -> None:
     with read_builder(table, request).new_read().to_arrow_batch_reader() as reader:
         rows_max = ROWS_MAX + 1 if form == "table" or output.as_json else None
         shown = pa.RecordBatchReader.from_batches(
-            reader.schema, _counted(reader, kinds, rows_max if args.limit is None else args.limit)
+            reader.schema, _count_kinds(reader, kinds, rows_max if args.limit is None else args.limit)
         )
         if output.as_json and args.format is None:
             _write_json(args, output, shown, kinds)
@@ -156,7 +156,7 @@ def _id(table: FileStoreTable, end: int | str) -> int:
     return 0 if found is None else found.id
 
 
-def _counted(reader: pa.RecordBatchReader, kinds: Counter[str], rows_max: int | None) -> Iterator[pa.RecordBatch]:
+def _count_kinds(reader: pa.RecordBatchReader, kinds: Counter[str], rows_max: int | None) -> Iterator[pa.RecordBatch]:
     """Yield the first rows, and count the kinds of all."""
     seen = 0
     for batch in reader:

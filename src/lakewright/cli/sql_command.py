@@ -21,7 +21,7 @@ from lakewright.cli.cli_results import (
     ROWS_MAX,
     Shown,
     format_of,
-    opened,
+    open_output,
     render_table,
     result_options,
     width_of,
@@ -98,7 +98,7 @@ def _run(args: Arguments, output: CommandOutput) -> None:
     is_prompt = args.statement is None and not args.file and sys.stdin.isatty()
     scripts = [] if is_prompt else _scripts(args)
     catalog = need_catalog(args)
-    with _told(output), _context(args, catalog) as context, _engine_errors():
+    with _warnings_to_stderr(output), _context(args, catalog) as context, _engine_errors():
         if is_prompt:
             _prompt(context, args, output)
         else:
@@ -146,7 +146,7 @@ def _run_scripts(context: Context[Any], scripts: list[str], args: Arguments, out
                 lines += _show(found, output, to_file=args.output is not None)
 
     run_interruptibly(context.interrupt, run_all)
-    with opened(args.output) as out:  # a statement that failed before leaves a file as it was
+    with open_output(args.output) as out:  # a statement that failed before leaves a file as it was
         if as_table:
             out.write("".join(lines).encode())
         else:
@@ -213,7 +213,7 @@ def _engine_errors() -> Iterator[None]:
 
 
 @contextmanager
-def _told(output: CommandOutput) -> Iterator[None]:
+def _warnings_to_stderr(output: CommandOutput) -> Iterator[None]:
     """Write warnings to stderr in one line each, without the place in the program."""
 
     def tell(message: Warning | str, *_: object, **__: object) -> None:

@@ -75,25 +75,25 @@ class CompletionNames:
 
     def databases(self) -> list[str]:
         """Return the databases of the current catalog."""
-        return self._remembered("databases", self.session.catalog.list_databases, [])
+        return self._look_up_cached("databases", self.session.catalog.list_databases, [])
 
     def tables(self, database: str | None = None) -> list[str]:
         """Return the tables of a database, of the current one unless one is named."""
         name = database or self.session.database
-        return self._remembered(("tables", name), lambda: self.session.catalog.list_tables(name), [])
+        return self._look_up_cached(("tables", name), lambda: self.session.catalog.list_tables(name), [])
 
     def columns(self, table: str) -> list[str]:
         """Return the columns of a table as it is named in a statement."""
         parts = tuple(part.strip("`") for part in table.split("."))
         name = Name(parts, Fragment(table, 0, len(table)))
         key = ("columns", self.session.database, parts)
-        return self._remembered(key, lambda: list(self.session.table(name).field_names), [])
+        return self._look_up_cached(key, lambda: list(self.session.table(name).field_names), [])
 
     def forget(self) -> None:
         """Look everything up again: a statement may have changed it."""
         self._known.clear()
 
-    def _remembered(self, key: object, look: Callable[[], T], none: T) -> T:
+    def _look_up_cached(self, key: object, look: Callable[[], T], none: T) -> T:
         kept = self._known.get((self.session.catalog_name, key))
         if kept is not None and self.clock() - kept[0] < _REMEMBERED_SECONDS:
             return kept[1]  # type: ignore[return-value]
@@ -129,10 +129,10 @@ def _candidates(text: str, lead: str, word: str, names: CompletionNames) -> Iter
         yield from names.databases()
     elif _TABLE_COMES.search(lead):
         yield from _tables(word, names)
-        yield from _cased(("TABLE", "DATABASE", "EXTENDED"), word)
+        yield from _match_case(("TABLE", "DATABASE", "EXTENDED"), word)
     else:
         yield from _columns(text, word, names)
-        yield from _cased(KEYWORDS, word)
+        yield from _match_case(KEYWORDS, word)
 
 
 def _arguments_of(procedure: str, inside: str) -> Iterator[str]:
@@ -161,7 +161,7 @@ def _columns(text: str, word: str, names: CompletionNames) -> Iterator[str]:
         yield from (f"{alias}{dot}{column}" for column in names.columns(table))
 
 
-def _cased(words: Iterable[str], word: str) -> Iterator[str]:
+def _match_case(words: Iterable[str], word: str) -> Iterator[str]:
     """Yield keywords once something is written, in its case."""
     if word:
         yield from (one.lower() if word.islower() else one for one in words)

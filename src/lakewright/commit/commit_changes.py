@@ -206,8 +206,8 @@ def check_messages(messages: Sequence[CommitMessage], target: TargetFacts) -> No
     for message in messages:
         faults = (
             _of_unknown_schema(message, target),
-            _misplaced(message, target),
-            _unreconciled(message, target),
+            _find_misplacement(message, target),
+            _find_missing_rows(message, target),
         )
         for fault in faults:
             if fault is not None:
@@ -248,7 +248,7 @@ def assign_row_ids(
     file that has its row ids keeps them, and others follow behind it. BLOB and VECTOR files have the rows of the normal
     file before them; several files of one column follow each other.
     """
-    ordered = _grouped(entries) if by_partition else list(entries)
+    ordered = _group_by_partition(entries) if by_partition else list(entries)
     numbered = (e.file for e in ordered if e.kind == ADD and e.file.first_row_id is not None)
     next_row_id = max((next_row_id, *((file.first_row_id or 0) + file.row_count for file in numbered)))
     out: list[ManifestEntry] = []
@@ -294,7 +294,7 @@ def _with_sequence(file: DataFile, snapshot_id: int) -> DataFile:
     return file
 
 
-def _grouped(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+def _group_by_partition(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     groups: dict[bytes, list[ManifestEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.partition, []).append(entry)
@@ -364,7 +364,7 @@ def _of_unknown_schema(message: CommitMessage, target: TargetFacts) -> str | Non
     return None
 
 
-def _misplaced(message: CommitMessage, target: TargetFacts) -> str | None:
+def _find_misplacement(message: CommitMessage, target: TargetFacts) -> str | None:
     total = target.buckets if message.total_buckets is None else message.total_buckets
     bucket = message.bucket
     if target.buckets == POSTPONE and bucket == POSTPONE:
@@ -381,7 +381,7 @@ def _misplaced(message: CommitMessage, target: TargetFacts) -> str | None:
     )
 
 
-def _unreconciled(message: CommitMessage, target: TargetFacts) -> str | None:
+def _find_missing_rows(message: CommitMessage, target: TargetFacts) -> str | None:
     if message.rows_in is None or any(f.write_cols is not None for f in message.new_files):
         return None
     written = count_rows(message.new_files)

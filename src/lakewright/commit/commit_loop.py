@@ -57,7 +57,7 @@ class Publisher(Protocol):
     """What decides which of several writers gets a snapshot id: the table's storage, or the server of a catalog."""
 
     def publish(self, snapshot: Snapshot, base: Snapshot | None, entries: Sequence[ManifestEntry] = ()) -> Outcome:
-        """Make a snapshot visible if it extends `base` (None: the table is empty) and nobody else did so first.
+        """Make a snapshot visible if it extends `base` (None: the table is empty) and no other commit did so first.
 
         `entries` are the files that it adds and deletes. An OSError means that it was refused: it is not and will
         not be visible.
@@ -79,7 +79,7 @@ class FilePublisher:
         entries: Sequence[ManifestEntry] = (),  # noqa: ARG002
     ) -> Outcome:
         """Create the snapshot file unless it exists, and read it back if the answer is not certain."""
-        with self.home.locked():
+        with self.home.hold_lock():
             return self._create(snapshot)
 
     def _create(self, snapshot: Snapshot) -> Outcome:
@@ -89,10 +89,10 @@ class FilePublisher:
         except OSError as cause:
             return self._read_back(path, snapshot, cause)
         # Where files can be renamed over each other, writers of other implementations can replace the file that we
-        # just created; one small read tells. On object stores nobody publishes that way, and a read is a round trip.
+        # just created; one small read tells. On object stores no client publishes that way, and a read is a round trip.
         if created and not self.storage.renames_atomically:
             return Published(snapshot.id)
-        gone = FileNotFoundError(f"{path} was taken by somebody and is gone again")
+        gone = FileNotFoundError(f"{path} was taken by another commit and is gone again")
         return self._read_back(path, snapshot, gone, created=created)
 
     def _read_back(self, path: str, snapshot: Snapshot, cause: OSError, *, created: bool = False) -> Outcome:
@@ -156,7 +156,7 @@ def confirm_published(
             store.storage.delete(store.layout.snapshot_file(own.id))
     except (OSError, CorruptTableError, NotFoundError) as cause:
         return Unknown(cause)
-    # Its metadata stays for the removal of orphans: the snapshot was visible, and somebody may be reading it.
+    # Its metadata stays for the removal of orphans: the snapshot was visible, and a reader may be using it.
     return Published(own.id) if is_in_line else Unknown(OSError("it was taken back"), is_gone=True)
 
 
@@ -248,7 +248,7 @@ def is_built_on(store: TableStore, following: Snapshot, own: Snapshot, entries: 
 #
 # A commit that conflicts has published nothing and cannot be published later: what it is based on has changed. Always
 # holds: the number of attempts is bounded, and an error that says nothing about the base ends the loop at once.
-# Whoever publishes removes what a lost attempt wrote.
+# The publisher removes what a lost attempt wrote.
 
 _RETRY_DOUBLINGS_MAX = 10
 
@@ -356,7 +356,7 @@ class CommitPrefetch:
             self._began = time.monotonic()
             self._newest = DeferredCall(lambda: newest, at_once=False)
 
-    def seen(self) -> Snapshot | None:
+    def seen_snapshot(self) -> Snapshot | None:
         """Return a snapshot that was the newest at some time since `begin`; a commit may still use the answer."""
         return self.store.snapshots.latest() if self._newest is None else self._newest.result()
 
@@ -407,7 +407,7 @@ class CommitRun:
     files: Sequence[MessageFile]  # checked before each attempt
     publisher: Publisher
     environment: CommitEnvironment
-    sole: bool = False  # nobody else holds the messages, and nobody will hand them in again
+    sole: bool = False  # no other process holds the messages, and they are not handed in again
     early_look: CommitPrefetch | None = None
     search: CommitSearch = field(init=False)
     drafts: SnapshotProducer = field(init=False)
@@ -679,7 +679,7 @@ class CommitRun:
         intent = self.intent
         # The marker stays: another process with the same messages may have found it and published them under another
         # name, and without it the next try would not look for that. Nothing names it, so the removal of orphans deletes
-        # it in time. If nobody else has the messages, it is deleted with the rest.
+        # it in time. If no other process has the messages, it is deleted with the rest.
         self.drafts.discard_rest(keep_marker=not self.sole)
         again = "run it again" if self.sole else "commit the same messages again"
         return CommitContentionError(

@@ -125,7 +125,7 @@ class CommitMessage(FileChanges):
         body = data[_HEAD.size :]
         if hashlib.sha256(body).digest() != digest:
             raise InvalidMessageError(f"the commit message was altered on its way; {_REMEDY}")
-        return _checked(from_bytes(body, codec))
+        return _check_message(from_bytes(body, codec))
 
     def to_java(self) -> bytes:
         """Return the message as the body that Java and other implementations read, in version 14."""
@@ -170,7 +170,7 @@ def snapshot_key(snapshot: Snapshot | None) -> str:
     return "" if snapshot is None else snapshot.delta_manifest_list
 
 
-def guarded(
+def with_guards(
     message: CommitMessage, snapshot: Snapshot | None, *, unchanged: str | None = None, reads: Iterable[str] = ()
 ) -> CommitMessage:
     """Return the message as one that was planned on a snapshot (None: on a table without any).
@@ -217,7 +217,7 @@ def _added_index_files(message: FileChanges) -> Iterator[IndexFile]:
     yield from message.compact_new_index_files
 
 
-def _checked(message: CommitMessage) -> CommitMessage:
+def _check_message(message: CommitMessage) -> CommitMessage:
     """Return the message after checking that its names are single names and its partition can be read."""
     for file in _data_files(message):
         for name in (file.file_name, *file.extra_files):
@@ -241,7 +241,7 @@ def _checked(message: CommitMessage) -> CommitMessage:
 
 def _check_places(message: CommitMessage) -> None:
     for index in _added_index_files(message):
-        # Removed files may have an external path, as the table records it; new index files lie inside the table.
+        # Removed files may have an external path, as the table records it; new index files are inside the table.
         if index.external_path is not None:
             raise InvalidMessageError(f"the commit message places {index.file_name} outside the table; {_REMEDY}")
     for added in _added_files(message):

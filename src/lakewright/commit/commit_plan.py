@@ -35,7 +35,7 @@ from lakewright.spec.table_schema import POSTPONE, BucketMode
 from lakewright.spec.types import DataField, Value
 
 # ---- Overwrites ------------------------------------------------------------------------------------------------------
-# A dynamic overwrite replaces the partitions that its new files lie in. A static one replaces every partition that
+# A dynamic overwrite replaces the partitions that its new files are in. A static one replaces every partition that
 # agrees with a spec (a value per partition column, possibly not for all of them; the empty spec is the whole table).
 # What is replaced are the files that are live when the commit is published, so every attempt computes the change
 # again.
@@ -78,7 +78,7 @@ def partitions_by_specs(
 
 
 def partitions_of_files(new: Change) -> PartitionSelection:
-    """Return the partitions that the new files lie in."""
+    """Return the partitions that the new files are in."""
     return PartitionSelection(partitions=frozenset(e.partition for e in new.entries if e.kind == ADD))
 
 
@@ -132,7 +132,7 @@ def _on_level(entry: ManifestEntry, level: int) -> ManifestEntry:
 
 
 def files_outside(new: Change, selects: Callable[[bytes], bool]) -> tuple[ManifestEntry, ...]:
-    """Return the new files that lie in partitions which are not replaced."""
+    """Return the new files that are in partitions which are not replaced."""
     return tuple(e for e in new.entries if e.kind == ADD and not selects(e.partition))
 
 
@@ -166,7 +166,7 @@ def _spec_value(given: object, field: DataField, default_name: str) -> Value:
 
 
 def _within(value: Value, bounds: Bounds) -> bool:
-    """Return whether a value may lie within bounds; only a certain no is a no."""
+    """Return whether a value may be within bounds; only a certain no is a no."""
     low, high, nulls = bounds
     if value is None:
         return nulls != 0
@@ -268,7 +268,7 @@ def plan_on(store: TableStore, intent: CommitRequest, base: Snapshot | None) -> 
     if conflict is None and crosses_partitions(store):
         conflict = _moved_keys(store, intent, base) or _keys_elsewhere(store, intent, base)
     if conflict is None and not replaces and not intent.fits_every_base and store.options.data_evolution_enabled:
-        # The change names rows of the base, whose columns may lie in several files.
+        # The change names rows of the base, whose columns may be in several files.
         next_row_id = 0 if base is None else base.next_row_id or 0
         compacts = intent.kind is CommitKind.COMPACT
         adds_rows = intent.only_adds and not intent.guards  # no part of it was made from rows of the base

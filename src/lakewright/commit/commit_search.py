@@ -83,7 +83,7 @@ def is_published(
         if not names.isdisjoint(added | {e.file.file_name for e in index}):
             return True
     if seen is not None and oldest is not None and oldest.id > 1:
-        return True  # nobody knows: a snapshot that has expired may have published them
+        return True  # unknown: a snapshot that has expired may have published them
     live = [] if oldest is None else live_files(store, oldest, PartitionSelection(partitions=partitions))
     return any(name in names for e in live for name in _files_of(e))
 
@@ -102,13 +102,13 @@ class CommitSearch:
     claim: Callable[[], bool] | None = None  # writes the marker, True if it did not exist; None: only look for it
     tried: set[tuple[str, str]] = field(default_factory=set)  # the manifest lists of snapshots that were handed in
     since: SeenSnapshot | None = field(init=False)  # no snapshot up to this one is the commit; None: not known
-    _marked: bool | None = None  # somebody wrote the marker before; None: not looked at yet
+    _marked: bool | None = None  # the marker was written before; None: not looked at yet
 
     def __post_init__(self) -> None:
         self.since = self.intent.seen if self.intent.once_since is None else self.intent.once_since
 
     def skip(self, base: Snapshot | None, *, is_first: bool) -> None:
-        """Take note of a base up to which nobody can have published the commit; the first time, write the marker."""
+        """Take note of a base up to which the commit cannot have been published; the first time, write the marker."""
         self.since = SeenSnapshot.of(base)
         if is_first and self.claim is not None:
             self._marked = not self.claim()
@@ -269,7 +269,7 @@ class CommitSearch:
             self.store.check_same_table()  # raises for a table that has the place of the one that was written
         intent = self.intent
         return CommitUnknownError(
-            f"{self.store.name}: nobody can say whether the commit {intent.identifier} of user {intent.user} "
+            f"{self.store.name}: it is unknown whether the commit {intent.identifier} of user {intent.user} "
             f"({intent.kind}) happened: {why}; delete none of its files",
             table=self.store.name,
             user=intent.user,

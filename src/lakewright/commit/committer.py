@@ -89,7 +89,7 @@ def _new_uuid() -> str:
 def _removing_useless_files(
     verb: Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None],
 ) -> Callable[Concatenate[Committer, Sequence[CommitMessage], P], Snapshot | None]:
-    """Make a verb delete the files of its messages if it fails, nothing was published and nobody can try again."""
+    """Make a verb delete the files of its messages if it fails, nothing was published and it cannot be retried."""
 
     @wraps(verb)
     def removing_useless_files(
@@ -117,11 +117,11 @@ class Committer:
     made from its messages, so that committing them again finds the first snapshot.
 
     `once_since`: user and identifier alone tell a commit, whatever its files. The caller has looked for it in the
-    snapshots up to this one; if somebody published it after that, the committer returns that snapshot. With `only_run`
+    snapshots up to this one; if it was published after that, the committer returns that snapshot. With `only_run`
     it raises CommitConflictError if the user published another identifier after that.
 
-    `sole`: nobody else has the messages and nobody commits them again, so that after a failure their files are deleted
-    if they are surely not published.
+    `sole`: no other process has the messages and they are not committed again, so that after a failure their files
+    are deleted if they are surely not published.
 
     `upkeep`: expiry and tags that the options of the table ask for follow each commit, in the thread of the caller.
     """
@@ -203,8 +203,8 @@ class Committer:
         new = Change(
             tuple(e for e in appended.entries if e.kind == ADD), (), tuple(e for e in appended.index if e.kind == ADD)
         )
-        replaced = self._replaced(new, static_partition, dynamic=dynamic)
-        new = self._upgraded(new)
+        replaced = self._replaced_partitions(new, static_partition, dynamic=dynamic)
+        new = self._raise_level(new)
         snapshot = None
         if replaced is not None:
             intent = self._intent(
@@ -290,7 +290,7 @@ class Committer:
     def _may_be_published(
         self, messages: Sequence[CommitMessage], files: Sequence[MessageFile], identifier: int
     ) -> bool:
-        """Return whether somebody, in any process, began to commit the messages and is not known to have failed."""
+        """Return whether any process began to commit the messages and is not known to have failed."""
         buckets = self.store.options.bucket
         changes = (append_change(messages, buckets), compact_change(messages, buckets))
         numbers = {identifier, MAX_LONG}
@@ -396,7 +396,9 @@ class Committer:
                 table=self.store.name,
             ) from error
 
-    def _replaced(self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None) -> PartitionSelection | None:
+    def _replaced_partitions(
+        self, new: Change, spec: PartitionSpec | None, *, dynamic: bool | None
+    ) -> PartitionSelection | None:
         """Return the partitions that an overwrite replaces; None if there are none."""
         if dynamic is None:
             dynamic = self.store.options.dynamic_partition_overwrite
@@ -416,13 +418,13 @@ class Committer:
         if spec and not (new.entries and len(spec) == len(self.store.schema.partition_keys)):
             warnings.warn(
                 f"{self.store.name}: 'dynamic-partition-overwrite' is on, so the overwrite of {dict(spec)!r} replaces "
-                "only the partitions that the new rows lie in; set it to false to replace all that the spec names",
+                "only the partitions that the new rows are in; set it to false to replace all that the spec names",
                 LakewrightWarning,
                 stacklevel=4,
             )
         return partitions_of_files(new) if new.entries else None
 
-    def _upgraded(self, new: Change) -> Change:
+    def _raise_level(self, new: Change) -> Change:
         """Return the new files of an overwrite on the level where they are seen at once."""
         schema, options = self.store.schema, self.store.options
         if not schema.primary_keys or not options.overwrite_upgrade:
@@ -442,7 +444,7 @@ class Committer:
             intent = replace(intent, guards=guards_of(messages))
             return self._publish(intent, files_of_messages(self.store, messages))
         try:
-            return self._told(intent, ())
+            return self._publish_and_notify(intent, ())
         except NOT_PUBLISHED as error:
             # The new rows are published: an error that denied it would make the caller write them again.
             raise type(error)(
@@ -454,7 +456,7 @@ class Committer:
         known_before = self._begun.intersection(files)
         self._begun.update(files)
         try:
-            snapshot = self._told(intent, files)
+            snapshot = self._publish_and_notify(intent, files)
         except NOT_PUBLISHED:
             self._begun.difference_update(set(files) - known_before)
             raise
@@ -467,9 +469,9 @@ class Committer:
             upkeep_after_commit(self.store, intent.identifier)
         return snapshot
 
-    def _told(self, intent: CommitRequest, files: Sequence[MessageFile]) -> Snapshot:
+    def _publish_and_notify(self, intent: CommitRequest, files: Sequence[MessageFile]) -> Snapshot:
         """Publish an intent, and tell listeners how that went."""
-        run, before_ms = self._run(intent, files), self.before.taken()
+        run, before_ms = self._run(intent, files), self.before.take_stages()
         try:
             snapshot = run.publish()
         except BaseException as error:

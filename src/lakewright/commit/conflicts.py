@@ -208,7 +208,7 @@ def combine_index(
         elif by_name and key in left and change.file.index_type == DELETION_VECTORS:
             unseen = left[key].file.file_name
             return Conflict(
-                "Deletion vector index conflict: rows of a bucket were deleted by somebody else at the same time",
+                "Deletion vector index conflict: rows of a bucket were deleted by another commit at the same time",
                 (unseen,),
             )
         else:
@@ -223,7 +223,7 @@ def combine_index(
     twice = tuple(name for (_, _, name), count in vectors.items() if count > 1)
     if twice:
         return Conflict(
-            f"Deletion vector index conflict: rows of {_count(twice)} were deleted by somebody else at the same time",
+            f"Deletion vector index conflict: rows of {_count(twice)} were deleted by another commit at the same time",
             twice,
         )
     return tuple(left.values())
@@ -268,7 +268,7 @@ def _count(names: Sequence[str]) -> str:
 # ---- Conflicts of row ranges -----------------------------------------------------------------------------------------
 # Files with the same rows form a group: they have exactly the same range of row ids, and of each column the newest
 # file counts. A change fits if every range that it names is that of a group, if no group is left with some of its
-# files deleted, and if nobody changed the columns that it was made from. Nothing here reads files.
+# files deleted, and if no other commit changed the columns that it was made from. Nothing here reads files.
 
 Range: TypeAlias = tuple[int, int]  # the first row id, and the first after the last
 ColumnsOf: TypeAlias = Callable[[DataFile], frozenset[int]]
@@ -349,14 +349,14 @@ def _changed_since_read(entry: ManifestEntry, live_files: dict[FileIdentity, Dat
 def _without_rows(file: DataFile, ranges: set[Range], next_row_id: int, *, compacts: bool) -> Conflict | None:
     """Return a conflict if a file has columns of rows that are no group, or for a compaction no groups side by side."""
     rows = _touched_range(file)
-    if rows is None or rows in ranges or (is_side_file(file) and _covered(rows, ranges)):
+    if rows is None or rows in ranges or (is_side_file(file) and _is_covered(rows, ranges)):
         return None
     names = (file.file_name,)
     if rows[1] > next_row_id:
         return Conflict(f"{file.file_name} holds columns of rows that do not exist: the table was rolled back", names)
-    if compacts and _covered(rows, ranges):
+    if compacts and _is_covered(rows, ranges):
         return None
-    reason = f"{_MERGES}{file.file_name} holds columns of rows {_shown(rows)}, which were rewritten"
+    reason = f"{_MERGES}{file.file_name} holds columns of rows {_format_range(rows)}, which were rewritten"
     return Conflict(reason, names)
 
 
@@ -365,7 +365,7 @@ def _within(rows: Range | None, rewritten: Iterable[Range]) -> bool:
     return rows is not None and any(first <= rows[0] and rows[1] <= end for first, end in rewritten)
 
 
-def _covered(rows: Range, ranges: Iterable[Range]) -> bool:
+def _is_covered(rows: Range, ranges: Iterable[Range]) -> bool:
     reached = rows[0]
     for first, end in sorted(ranges):
         if first > reached:
@@ -380,7 +380,8 @@ def _overlapping_groups(left: Iterable[DataFile], added: Iterable[DataFile]) -> 
     for (one, name), (other, other_name) in pairwise(named):
         if one != other and other[0] < one[1]:
             return Conflict(
-                f"{_MERGES}files of rows {_shown(one)} and {_shown(other)} would overlap", (name, other_name)
+                f"{_MERGES}files of rows {_format_range(one)} and {_format_range(other)} would overlap",
+                (name, other_name),
             )
     return None
 
@@ -403,7 +404,7 @@ def _written_twice(added: Iterable[DataFile]) -> Conflict | None:
         for other in seen.setdefault(rows, []):
             if file.write_cols is None or other.write_cols is None or {*file.write_cols} & {*other.write_cols}:
                 names = (other.file_name, file.file_name)
-                reason = f"two changes of one column of rows {_shown(rows)} are to be committed at once"
+                reason = f"two changes of one column of rows {_format_range(rows)} are to be committed at once"
                 return Conflict(reason, names, "commit one, and plan the other on what it leaves")
         seen[rows].append(file)
     return None
@@ -479,14 +480,14 @@ def _overlapping(rows: TouchedRows, written: Range) -> Iterable[tuple[Range, fro
         yield rows.columns[place]
 
 
-def _shown(rows: Range) -> str:
+def _format_range(rows: Range) -> str:
     return f"{rows[0]} to {rows[1] - 1}"
 
 
 # ---- Guards: rows that a change relies on ----------------------------------------------------------------------------
 # A guard names the snapshot that a change was planned on, and where no other commit may have written rows since. The
 # snapshots from there up to the base of the commit are read one by one. A compaction changes no rows, so it breaks no
-# guard; the checks of `conflicts` find files that it took away. Where a snapshot in between has expired, nobody can say
+# guard; the checks of `conflicts` find files that it took away. Where a snapshot in between has expired, it is unknown
 # what it did, and the guard counts as broken.
 
 _CHANGES_NO_ROWS = frozenset({CommitKind.COMPACT, CommitKind.ANALYZE})
@@ -550,7 +551,7 @@ def find_broken_guard(
 
 def _unknown_history(why: str, base: Snapshot | None) -> BrokenGuard:
     return BrokenGuard(
-        Conflict(f"{why}, so nobody can say what changed since the work was planned", (), PLAN_AGAIN), base
+        Conflict(f"{why}, so it is unknown what changed since the work was planned", (), PLAN_AGAIN), base
     )
 
 

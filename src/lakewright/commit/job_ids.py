@@ -69,9 +69,9 @@ class JobRun:
         `published` is the snapshot that the commit of this run returned, None if it published nothing.
         """
         snapshot = store.snapshots.of_user(self.user) if published is None else published  # nothing was to commit
-        return None if snapshot is None or self.made(snapshot) else snapshot
+        return None if snapshot is None or self.has_committed(snapshot) else snapshot
 
-    def made(self, snapshot: Snapshot) -> bool:
+    def has_committed(self, snapshot: Snapshot) -> bool:
         """Return whether this run committed a snapshot, and not another run of the same job."""
         return snapshot.properties.get(_TOKEN) == self.token
 

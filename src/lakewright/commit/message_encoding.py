@@ -38,7 +38,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class FieldCodec(Generic[T]):
     """How one kind of value becomes JSON and is read back.
 
-    `decode` also gets the place, which its errors name; None: nobody will see the error.
+    `decode` also gets the place, which its errors name; None: the error is not shown.
     """
 
     encode: Callable[[T], JSON]
@@ -50,7 +50,7 @@ def integer(low: int, high: int) -> FieldCodec[int]:
 
     def decode(value: object, place: str | None) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise _refused(value, place)
+            raise _invalid_value(value, place)
         return value
 
     return FieldCodec(operator.index, decode)
@@ -61,7 +61,7 @@ def one_of(texts: tuple[str, ...]) -> FieldCodec[str]:
 
     def decode(value: object, place: str | None) -> str:
         if not isinstance(value, str) or value not in texts:
-            raise _refused(value, place)
+            raise _invalid_value(value, place)
         return value
 
     return FieldCodec(str, decode)
@@ -80,7 +80,7 @@ def tuple_of(inner: FieldCodec[T]) -> FieldCodec[tuple[T, ...]]:
 
     def decode(value: object, place: str | None) -> tuple[T, ...]:
         if not isinstance(value, list):
-            raise _refused(value, place)
+            raise _invalid_value(value, place)
         if place is None:
             return tuple([inner.decode(item, None) for item in value])
         return tuple(inner.decode(item, f"{place}[{index}]") for index, item in enumerate(value))
@@ -96,7 +96,7 @@ def record(make: Callable[..., T], members: Mapping[str, FieldCodec[object]]) ->
 
     def decode(value: object, place: str | None) -> T:
         if not isinstance(value, dict) or value.keys() != members.keys():
-            raise _refused(value, place)
+            raise _invalid_value(value, place)
         if place is None:
             return make(**{name: codec.decode(value[name], None) for name, codec in members.items()})
         return make(**{name: codec.decode(value[name], f"{place}.{name}") for name, codec in members.items()})
@@ -129,7 +129,7 @@ def from_bytes(data: bytes, codec: FieldCodec[T]) -> T:
     return value
 
 
-def _refused(value: object, place: str | None) -> InvalidMessageError:
+def _invalid_value(value: object, place: str | None) -> InvalidMessageError:
     shown = repr(value)[:80]
     return InvalidMessageError(f"the commit message has {shown} at {place}; write the data again", place=place)
 
@@ -137,7 +137,7 @@ def _refused(value: object, place: str | None) -> InvalidMessageError:
 def _decode_text(value: object, place: str | None) -> str:
     # JSON allows half of a surrogate pair, which cannot be encoded in UTF-8.
     if not isinstance(value, str) or (not value.isascii() and _SURROGATE.search(value)):
-        raise _refused(value, place)
+        raise _invalid_value(value, place)
     return sys.intern(value)  # thousands of messages of one write repeat the same texts
 
 
@@ -146,9 +146,9 @@ def _decode_blob(value: object, place: str | None) -> bytes:
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
-        raise _refused(value, place) from error
+        raise _invalid_value(value, place) from error
     if _encode_blob(data) != text:  # bits behind the last byte may differ
-        raise _refused(value, place)
+        raise _invalid_value(value, place)
     return data
 
 
@@ -307,7 +307,7 @@ def encode_java(changes: FileChanges) -> bytes:
     check = changes.check_from_snapshot
     return b"".join(
         [
-            _sized(changes.partition_bytes),
+            _length_prefixed(changes.partition_bytes),
             _INT.pack(changes.bucket),
             b"\0" if changes.total_buckets is None else b"\1" + _INT.pack(changes.total_buckets),
             _list(changes.new_files, encode_file),
@@ -335,7 +335,7 @@ def decode_java(data: bytes, version: int) -> FileChanges:
     source = _Source(data)
     try:
         changes = FileChanges(
-            partition_bytes=source.sized(),
+            partition_bytes=source.length_prefixed(),
             bucket=source.read_int(),
             total_buckets=source.optional(source.read_int),
             new_files=source.read_list(decode_file),
@@ -438,12 +438,12 @@ def _no_nulls(values: Sequence[NestedValue], what: str) -> None:
         raise InvalidMessageError(f"a {what} of the commit message lacks a value that every {what} has")
 
 
-def _sized(data: bytes) -> bytes:
+def _length_prefixed(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 
 def _list(items: Sequence[T], encode: Callable[[T], bytes]) -> bytes:
-    return _INT.pack(len(items)) + b"".join(_sized(encode(item)) for item in items)
+    return _INT.pack(len(items)) + b"".join(_length_prefixed(encode(item)) for item in items)
 
 
 class _Source(JavaBytes):
@@ -466,7 +466,7 @@ class _Source(JavaBytes):
         count = self.read_int()
         if count < 0 or count * _INT.size > len(self.data) - self.position:
             raise InvalidMessageError(f"the commit message claims {count} files at byte {self.position}")
-        return tuple(decode(self.sized()) for _ in range(count))
+        return tuple(decode(self.length_prefixed()) for _ in range(count))
 
     def end(self) -> None:
         if self.position != len(self.data):

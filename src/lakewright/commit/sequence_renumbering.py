@@ -33,7 +33,7 @@ from lakewright.metadata.manifest_files import may_contain_partitions
 from lakewright.metadata.table_store import TableStore
 from lakewright.spec.arrow_types import to_arrow_schema
 from lakewright.spec.column_stats import NONE
-from lakewright.spec.manifest import ADD, DataFile, ManifestEntry, ManifestFile, renamed
+from lakewright.spec.manifest import ADD, DataFile, ManifestEntry, ManifestFile, with_file_name
 from lakewright.spec.snapshot import MAX_LONG, CommitKind, Snapshot
 from lakewright.spec.system_columns import KEYED_FIELDS, SEQUENCE_NUMBER
 from lakewright.spec.table_schema import KEY_PREFIX, POSTPONE, TableSchema
@@ -158,10 +158,13 @@ class Renumbering:
                 self._delete([] if copies is None else [file.file_name for file in copies.files.values()])
             lowest = min(e.file.min_sequence_number for e in entries)
             if floor is not None and lowest <= floor:
-                self._copies[place] = self._renumbered(place, entries, plan.base, floor + 1 - lowest)
+                self._copies[place] = self._renumber_bucket(place, entries, plan.base, floor + 1 - lowest)
         if not self._copies:
             return plan
-        entries, changelog = self._substituted(plan.change.entries), self._substituted(plan.change.changelog)
+        entries, changelog = (
+            self._substitute_entries(plan.change.entries),
+            self._substitute_entries(plan.change.changelog),
+        )
         return replace(plan, change=replace(plan.change, entries=entries, changelog=changelog))
 
     def remember(self, snapshot: Snapshot, plan: CommitPlan) -> None:
@@ -179,7 +182,7 @@ class Renumbering:
         replaced = [e for e in (*change.entries, *change.changelog) if e.file.file_name in self._made]
         self._delete([name for name in self._made if name not in named])
         for entry in replaced:
-            original = renamed(entry.file, origin_name(entry.file.file_name))
+            original = with_file_name(entry.file, origin_name(entry.file.file_name))
             with suppress(OSError):
                 self.store.storage.delete(self._path(entry, original))
 
@@ -192,7 +195,7 @@ class Renumbering:
         """Delete all copies, once it is known that nothing was published and nothing will be."""
         self._delete(list(self._made))
 
-    def _renumbered(self, place: Place, entries: Sequence[ManifestEntry], base: Snapshot, shift: int) -> _Copies:
+    def _renumber_bucket(self, place: Place, entries: Sequence[ManifestEntry], base: Snapshot, shift: int) -> _Copies:
         """Write the files of one bucket again, with higher numbers."""
         self._check_renamable(entries, base)
         changelog = tuple(e for e in self.intent.change.changelog if (e.partition, e.bucket) == place)
@@ -206,20 +209,20 @@ class Renumbering:
             )
         unique = self.new_uuid().replace("-", "")[:12]
 
-        def copied(original: tuple[ManifestEntry, bool]) -> DataFile:
+        def copy_file(original: tuple[ManifestEntry, bool]) -> DataFile:
             entry, is_changelog = original
             name = copy_name(entry.file.file_name, unique)
-            path = self._path(entry, renamed(entry.file, name))
+            path = self._path(entry, with_file_name(entry.file, name))
             self._made[name] = path  # before it exists: deleting a file that is missing does no harm
             source = self._path(entry, entry.file)
             size = _copy(self.store, entry.file, (source, path), shift=shift, changelog=is_changelog)
-            return _shifted(replace(renamed(entry.file, name), file_size=size), shift)
+            return _shift_sequence_numbers(replace(with_file_name(entry.file, name), file_size=size), shift)
 
         if sum(entry.file.file_size for entry, _ in originals) < _CHUNK_BYTES:
-            copies = [copied(original) for original in originals]
+            copies = [copy_file(original) for original in originals]
         else:
             with ThreadPoolExecutor(min(_THREADS, len(originals))) as pool:
-                copies = list(pool.map(copied, originals))
+                copies = list(pool.map(copy_file, originals))
         files = {entry.file.file_name: copy for (entry, _), copy in zip(originals, copies, strict=True)}
         return _Copies(min(copy.min_sequence_number for copy in copies), files)
 
@@ -231,7 +234,7 @@ class Renumbering:
             intent = self.intent
             raise conflict_error(conflict, table=self.store.name, user=intent.user, kind=intent.kind, other=base)
 
-    def _substituted(self, entries: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
+    def _substitute_entries(self, entries: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
         return tuple(self._substitute(entry) for entry in entries)
 
     def _substitute(self, entry: ManifestEntry) -> ManifestEntry:
@@ -259,7 +262,7 @@ def _by_place(entries: Sequence[ManifestEntry]) -> dict[Place, tuple[ManifestEnt
     return places
 
 
-def _shifted(file: DataFile, shift: int) -> DataFile:
+def _shift_sequence_numbers(file: DataFile, shift: int) -> DataFile:
     low, high = file.min_sequence_number + shift, file.max_sequence_number + shift
     return replace(file, min_sequence_number=low, max_sequence_number=high)
 
@@ -268,7 +271,7 @@ def _copy(store: TableStore, file: DataFile, paths: tuple[str, str], *, shift: i
     """Write a file again with all its sequence numbers shifted; return the size of the copy."""
     source, target = paths
     schema = _schema_of(store, file)
-    plan = FilePlan.keyed(schema, level=file.level, changelog=changelog)
+    plan = FilePlan.for_keyed_rows(schema, level=file.level, changelog=changelog)
     file_format = file_format_of(file.file_name)
     options = replace(plan.options, stats=tuple(NONE for _ in plan.fields))
     fields = (*KEYED_FIELDS, *schema.fields)

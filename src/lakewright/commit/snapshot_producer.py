@@ -80,7 +80,7 @@ class SnapshotProducer:
         # after a lost reply a process can see whether the marker in the storage is its own.
         unique = self.environment.new_uuid()
         self._salt = unique.encode()
-        self._manifests = self._named(unique)
+        self._manifests = self._manifests_named(unique)
         if self.intent.numbering is not None:
             self._renumbering = Renumbering(self.store, self.intent, self.environment.random, self.environment.new_uuid)
 
@@ -108,7 +108,7 @@ class SnapshotProducer:
             self._schema_ids = errands.start(self.store.schemas.ids)
 
     def claim(self) -> bool:
-        """Write the manifest of the new files, and return whether nobody had written it before."""
+        """Write the manifest of the new files, and return whether it had not been written before."""
         self._new_files = self._write_manifests(self.intent.change.entries, self._kept, marked=True)
         return all(self.intent.marker in file.file_name for file in self._new_files)
 
@@ -165,7 +165,7 @@ class SnapshotProducer:
         intent, base = self.intent, plan.base
         snapshot_id = 1 if base is None else base.id + 1
         manifests = self._base_manifests(base)
-        entries, next_row_id = self._numbered(plan, snapshot_id)
+        entries, next_row_id = self._number_entries(plan, snapshot_id)
         with CallGroup(self.store.storage) as errands:
             base_file = errands.start(lambda: self._write_list(manifests, self._written))
             delta_file = errands.start(lambda: self._write_delta(entries))
@@ -223,7 +223,7 @@ class SnapshotProducer:
             intent = self.intent
             raise conflict_error(conflict, table=self.store.name, user=intent.user, kind=intent.kind, other=base)
 
-    def _numbered(self, plan: CommitPlan, snapshot_id: int) -> tuple[tuple[ManifestEntry, ...], int]:
+    def _number_entries(self, plan: CommitPlan, snapshot_id: int) -> tuple[tuple[ManifestEntry, ...], int]:
         """Return the entries as this snapshot records them, and the first row id that stays free."""
         # Every snapshot records it, also one that assigns no row ids: without it the next would assign them again.
         start = 0 if plan.base is None else plan.base.next_row_id or 0
@@ -309,7 +309,7 @@ class SnapshotProducer:
         entries = plan.index
         if entries is None:
             return None if plan.base is None else plan.base.index_manifest
-        name = self._marked("index-manifest", lambda manifests: manifests.write_index(entries))
+        name = self._write_marked("index-manifest", lambda manifests: manifests.write_index(entries))
         self._written.append(name)
         return name
 
@@ -321,16 +321,16 @@ class SnapshotProducer:
         def write(manifests: Manifests) -> tuple[ManifestFile, ...]:
             return tuple(manifests.write(entries, schema_id=self._schema_id))
 
-        files = self._marked("manifest", write) if marked else write(self._manifests)
+        files = self._write_marked("manifest", write) if marked else write(self._manifests)
         names += [m.file_name for m in files]
         return files
 
-    def _marked(self, kind: str, write: Callable[[Manifests], T]) -> T:
+    def _write_marked(self, kind: str, write: Callable[[Manifests], T]) -> T:
         """Write a file under the name of the marker, or under another name if the marker exists already."""
         path = self.store.layout.manifest_file(f"{kind}-{self.intent.marker}-0")
         for _ in range(_MARKER_TRIES_MAX):
             with suppress(AlreadyExistsError):
-                return write(self._named(self.intent.marker))
+                return write(self._manifests_named(self.intent.marker))
             # An attempt that was cut short left it, or another process commits the same messages now. But some object
             # stores also say "exists" of a name while another request for it is running, so look.
             if self.store.storage.exists(path):
@@ -354,7 +354,7 @@ class SnapshotProducer:
             self._newest_schema = ids[-1]
         return self._newest_schema if base is None else max(self._newest_schema, base.schema_id)
 
-    def _named(self, unique: str) -> Manifests:
+    def _manifests_named(self, unique: str) -> Manifests:
         return replace(self.store.manifests, namer=Namer(lambda: UUID(unique)), salt=self._salt)
 
     def _delete(self, names: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ class WriteResult(CommitResult):
     """What a write by an engine brought into the table, and how."""
 
     tasks: int = 0
-    way: str = ""  # how the rows reached the tasks that wrote them
+    method: str = ""  # how the rows reached the tasks that wrote them
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class TableCommit:
         for callback in self._callbacks:
             close = getattr(callback, "close", None)
             if callable(close):
-                self._guarded(f"{self._store.name}: closing a commit callback failed", close)
+                self._warn_on_failure(f"{self._store.name}: closing a commit callback failed", close)
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +148,7 @@ class TableCommit:
             seconds=time.monotonic() - started,
             partitions=len({m.partition_bytes for m in messages if m.new_files}),
             attempts=max(1, self._committer.attempts),
-            stages_ms=self._committer.spent.taken(),
+            stages_ms=self._committer.spent.take_stages(),
         )
         self._committer.attempts = 0
         if snapshot is not None:
@@ -162,7 +162,7 @@ class TableCommit:
             places = frozenset((m.partition_bytes, m.bucket) for m in messages if not m.is_empty)
             if places:
                 failure = f"{self._store.name}: snapshot {snapshot.id} is published, but the work after it failed"
-                self._guarded(failure, partial(after, snapshot, places))
+                self._warn_on_failure(failure, partial(after, snapshot, places))
         read_entries = partial(self._store.manifests.delta, snapshot)
         self._tell(CommitContext(self._store.name, snapshot, tuple(messages), identifier, read_entries))
 
@@ -170,10 +170,10 @@ class TableCommit:
         published = f"{self._store.name}: snapshot {context.snapshot.id} is published, but"
         for callback in self._callbacks:
             call = callback if callable(callback) else callback.call
-            self._guarded(f"{published} a commit callback failed", partial(call, context))
+            self._warn_on_failure(f"{published} a commit callback failed", partial(call, context))
 
     @staticmethod
-    def _guarded(failure: str, call: Callable[[], None]) -> None:
+    def _warn_on_failure(failure: str, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as error:  # noqa: BLE001 - the commit is published, whatever fails after it
@@ -232,10 +232,10 @@ class BatchTableCommit(TableCommit):
                 snapshot = self._committer.commit(messages, properties=properties, ignore_empty=ignore_empty)
                 break
             except CommitConflictError as error:
-                messages = self._rerouted(messages, error, lost)
+                messages = self._reroute_messages(messages, error, lost)
         return self._finish(snapshot, messages, MAX_LONG, started)
 
-    def _rerouted(
+    def _reroute_messages(
         self, messages: tuple[CommitMessage, ...], error: CommitConflictError, lost: int
     ) -> tuple[CommitMessage, ...]:
         """Return messages with the same rows in the buckets of the newest snapshot, or raise the conflict."""
@@ -244,7 +244,7 @@ class BatchTableCommit(TableCommit):
         try:
             fresh = self._reroute(messages, lost) if lost <= REROUTES_MAX else None
         finally:
-            delete_files_of(self._store, files_of_messages(self._store, messages))  # nobody else has the messages
+            delete_files_of(self._store, files_of_messages(self._store, messages))  # no other process has the messages
         if fresh is None:
             raise error
         return tuple(fresh)

@@ -71,7 +71,7 @@ def rewrite_append(store: TableStore, task: CompactTask, output: BucketOutput) -
         files = _in_range(store, task, output, replace(split, deletion_files=()))
         index = _moved_vectors(store, task, output, split, files)
     else:
-        plan = FilePlan.moved(store.schema, preserved_fields(store.schema), source=COMPACT)
+        plan = FilePlan.for_copied_rows(store.schema, preserved_fields(store.schema), source=COMPACT)
         first = task.files[0].min_sequence_number
         files = write_rows(output, plan, read_rows(store, split), first_number=first)
         if store.schema.bucket_mode is BucketMode.HASH_FIXED:
@@ -118,7 +118,7 @@ def _in_range(
     # The source is APPEND although a compaction makes them, as in other implementations.
     inline = inline_columns(FileSchemas(store), task.files)
     apart = [field for field in store.schema.fields if is_stored_apart(field.type) and field.id not in inline]
-    plan = FilePlan.moved(store.schema, source=APPEND).without(apart)
+    plan = FilePlan.for_copied_rows(store.schema, source=APPEND).without(apart)
     if apart:
         plan = replace(plan, file_bytes_max=_UNBOUNDED, file_rows_max=_UNBOUNDED)
     low = min(file.min_sequence_number for file in task.files)
@@ -140,7 +140,7 @@ def _moved_vectors(
     ids: list[Positions] = []
     for group in split.row_groups():
         deletion = split.deletion_of(group)
-        positions = None if deletion is None else source.deleted(split.files[group[0]], deletion)
+        positions = None if deletion is None else source.deleted_positions(split.files[group[0]], deletion)
         if positions is not None:
             ids.append(positions + np.uint64(split.files[group[0]].first_row_id or 0))
     if not ids:

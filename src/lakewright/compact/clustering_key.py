@@ -114,7 +114,7 @@ def _bytes(column: pa.Array) -> pa.Array:
 
 
 # ---- Space-filling curves --------------------------------------------------------------------------------------------
-# Each column first becomes its rank among 4096 quantiles of a sample. Without that, a column whose values lie in a
+# Each column first becomes its rank among 4096 quantiles of a sample. Without that, a column whose values are in a
 # small part of their range (ids, prices, times) would have the same high bits in all rows and take no part in the
 # order. The ranks are then mixed: bit by bit (z-order), or as steps of a Hilbert curve, whose neighbours always
 # touch.
@@ -189,7 +189,7 @@ def zorder(ranks: Sequence[_Ranks]) -> Words:
     ['010101010101010101010101', '101010101010101010101010']
     """
     bits = bits_of(len(ranks))
-    return _mixed([rank >> np.uint16(RANK_BITS - bits) for rank in ranks], bits)
+    return _interleave_bits([rank >> np.uint16(RANK_BITS - bits) for rank in ranks], bits)
 
 
 def hilbert(ranks: Sequence[_Ranks]) -> Words:
@@ -210,10 +210,10 @@ def hilbert(ranks: Sequence[_Ranks]) -> Words:
     flips = np.zeros(len(axes[0]), np.uint16)
     for bit in range(bits - 1, 0, -1):
         flips ^= np.where((axes[-1] >> np.uint16(bit)) & np.uint16(1) == 1, np.uint16((1 << bit) - 1), np.uint16(0))
-    return _mixed([axis ^ flips for axis in axes], bits)
+    return _interleave_bits([axis ^ flips for axis in axes], bits)
 
 
-def _mixed(numbers: Sequence[_Ranks], bits: int) -> Words:
+def _interleave_bits(numbers: Sequence[_Ranks], bits: int) -> Words:
     """Return numbers with the bits of all numbers in turn."""
     out = np.zeros(len(numbers[0]), np.uint64)
     count = len(numbers)
@@ -234,7 +234,7 @@ def _spread(step: int) -> Words:
 def aligned_cuts(words: Words, most: int) -> Words:
     """Return where ascending numbers of a curve are cut into ranges of up to `most`, most of them 3/4 as many at least.
 
-    A cut lies where the highest bit changes among those that are possible. So most ranges are whole cells of the grid
+    A cut is where the highest bit changes among those that are possible. So most ranges are whole cells of the grid
     that the curve walks through, and the bounds of their columns overlap little.
 
     >>> aligned_cuts(np.arange(64, dtype=np.uint64), 18).tolist()
@@ -297,10 +297,10 @@ class OrderKey:
         columns = tuple(ColumnWords.of_sample(field, sample.column(field.name)) for field in fields)
         if strategy not in _CURVES or len(fields) == 1:
             key = cls("order", columns)
-            return key._cut(_sorted(key._words(sample)))
+            return key._cut(_sort_words(key._words(sample)))
         quantiles = tuple(Quantiles.of(column.words(sample.column(column.field.name))) for column in columns)
         key = cls(strategy, columns, quantiles)
-        words = _sorted(key._words(sample))
+        words = _sort_words(key._words(sample))
         most = max(1, int(len(sample) / min(max(1, files), _RANGES_MAX // 2)))
         key = cls(strategy, columns, quantiles, files=aligned_cuts(words[0], most))
         return key._cut(words)
@@ -327,7 +327,7 @@ class OrderKey:
         """Return a key whose ranges are the parts that `parts` returns for this number."""
         return replace(self, cuts=tuple(cut.take(self._part_ends(count)) for cut in self.cuts))
 
-    def arranged(self, rows: pa.Table) -> tuple[_Longs, list[int]]:
+    def order_rows(self, rows: pa.Table) -> tuple[_Longs, list[int]]:
         """Return the positions of the rows in order, equal rows as they came; and where in this order files end."""
         if not self.quantiles:
             return KeyOrder([column.field for column in self.columns]).order(rows), []
@@ -338,7 +338,7 @@ class OrderKey:
 
     def order(self, rows: pa.Table) -> _Longs:
         """Return the positions of the rows in order; equal rows keep theirs."""
-        return self.arranged(rows)[0]
+        return self.order_rows(rows)[0]
 
     def range_of(self, rows: pa.Table) -> npt.NDArray[np.uint16]:
         """Return the number of the range of each row."""
@@ -361,7 +361,7 @@ class OrderKey:
         def is_further(cuts: _Longs) -> npt.NDArray[np.bool_]:
             return _not_below(words, [cut.take(cuts) for cut in self.cuts])
 
-        return _searched(len(rows), len(self.cuts[0]), is_further).astype(np.uint16)
+        return _binary_search(len(rows), len(self.cuts[0]), is_further).astype(np.uint16)
 
     def _words(self, rows: pa.Table) -> list[Words]:
         """Return what tells ranges apart: the place on the curve, or the columns up to the first that is not exact."""
@@ -408,7 +408,7 @@ class OrderKey:
         return self._even_places(count, allowed)
 
 
-def _sorted(words: Sequence[Words]) -> list[Words]:
+def _sort_words(words: Sequence[Words]) -> list[Words]:
     order = np.lexsort(list(words)[::-1])
     return [column.take(order) for column in words]
 
@@ -419,10 +419,10 @@ def _places_of(cuts: Sequence[Words], words: Sequence[Words]) -> _Longs:
     def is_further(rows: _Longs) -> npt.NDArray[np.bool_]:
         return ~_not_below([column.take(rows) for column in words], cuts)
 
-    return _searched(len(cuts[0]), len(words[0]), is_further)
+    return _binary_search(len(cuts[0]), len(words[0]), is_further)
 
 
-def _searched(count: int, length: int, is_further: Callable[[_Longs], npt.NDArray[np.bool_]]) -> _Longs:
+def _binary_search(count: int, length: int, is_further: Callable[[_Longs], npt.NDArray[np.bool_]]) -> _Longs:
     """Search by halves for the places of many things at a time: every step compares each with one of the length."""
     low, high = np.zeros(count, np.int64), np.full(count, length, np.int64)
     for _ in range(length.bit_length()):

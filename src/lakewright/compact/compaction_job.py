@@ -96,7 +96,7 @@ class CompactRequest:
     idle: DurationLike | None = None
     dry_run: bool = False
 
-    def checked(self, store: TableStore) -> CompactChoice:
+    def check_arguments(self, store: TableStore) -> CompactChoice:
         """Check the arguments against a table."""
         with with_table_name(store.name):
             order_by, strategy = self._order(store)
@@ -351,7 +351,7 @@ def compact_after_commit(
     """Compact the buckets that a commit touched, as far as the options of the table ask for it.
 
     `run` is how an engine runs the tasks on its workers. With `is_newest` the commit was published just now, so that
-    nobody need be asked for the newest snapshot. The commit is published before, so that a failure of the compaction
+    the newest snapshot need not be looked up. The commit is published before, so that a failure of the compaction
     is only a warning.
     """
     touched = frozenset(place for place in places if place[1] >= 0)

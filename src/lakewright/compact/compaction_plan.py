@@ -89,7 +89,7 @@ def pick_full(
 ) -> PickedFiles | None:
     """Return all there is to compact: everything goes to the deepest level.
 
-    Where everything lies there already, only files with deleted rows (`masked`, by name) are worth it, or all of them
+    Where everything is there already, only files with deleted rows (`masked`, by name) are worth it, or all of them
     when `rewrite_all` says so.
     """
     if not runs:
@@ -121,7 +121,7 @@ def _last_full_ms(runs: Sequence[SortedRun], max_level: int) -> int:
 
 
 def _by_amplification(runs: Sequence[SortedRun], options: TableOptions) -> int:
-    """Return all runs where what lies above the oldest one is large beside it, else 0."""
+    """Return all runs where what is above the oldest one is large beside it, else 0."""
     limit = options.compaction_max_size_amplification_percent
     above = sum(run.size for run in runs[:-1])
     return len(runs) if above * _PERCENT > limit * runs[-1].size else 0
@@ -147,7 +147,7 @@ def _unit(runs: Sequence[SortedRun], count: int, max_level: int) -> PickedFiles 
     if count < len(runs):
         level = max(0, runs[count].level - 1)
         if level == 0:
-            # Nothing may come out in level 0, so the rows join the first run that lies deeper.
+            # Nothing may come out in level 0, so the rows join the first run that is deeper.
             while count < len(runs) and level == 0:
                 level = runs[count].level
                 count += 1
@@ -196,7 +196,7 @@ class RecordExpiry:
             )
         return cls(field, now_millis // 1000 - kept // 1000)
 
-    def kept(self, rows: pa.Table) -> pa.Table:
+    def drop_expired(self, rows: pa.Table) -> pa.Table:
         """Return the rows that are not too old."""
         column = rows.column(self.field.name)
         if pa.types.is_timestamp(column.type):
@@ -398,7 +398,7 @@ def bounds_of(file: DataFile, key: KeyOrder) -> Bounds:
 
 
 def overlapping(files: Iterable[DataFile], others: Iterable[DataFile], key: KeyOrder) -> tuple[DataFile, ...]:
-    """Return the files that may hold a key which lies between the bounds of one of the others."""
+    """Return the files that may hold a key which is between the bounds of one of the others."""
     ranges = [bounds_of(other, key) for other in others]
     overlaps = []
     for file in files:
@@ -609,7 +609,7 @@ def plan_order(
 
 
 def pick_any(rules: AppendRules, bucket: BucketFiles) -> list[list[AppendUnit]]:
-    """Pick files in their order; others may lie between them."""
+    """Pick files in their order; others may be between them."""
     deleted = bucket.deleted_rows
     units = [rules.unit((file,), deleted, 1) for file in _plain(bucket.files)]
     return list(rules.bins(unit for unit in units if unit.worthwhile))

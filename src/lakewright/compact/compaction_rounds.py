@@ -204,12 +204,12 @@ def run_concurrently(
             for future in futures:
                 future.cancel()
             pool.shutdown(wait=True)
-            delete_files_of(store, files_of_messages(store, _finished(futures)))
+            delete_files_of(store, files_of_messages(store, _finished_messages(futures)))
             raise
     return [message for message in messages if not message.is_empty]
 
 
-def _finished(futures: Iterable[Future[Iterable[CommitMessage]]]) -> list[CommitMessage]:
+def _finished_messages(futures: Iterable[Future[Iterable[CommitMessage]]]) -> list[CommitMessage]:
     succeeded = (future for future in futures if not future.cancelled() and future.exception() is None)
     return [message for future in succeeded for message in future.result()]
 
@@ -336,7 +336,7 @@ def estimate(store: TableStore, tasks: Sequence[CompactTask]) -> CompactResult:
 
 def _of_partition(store: TableStore, partition: bytes, tasks: Sequence[CompactTask]) -> PartitionEstimate:
     target = store.options.data_file_size(has_primary_key=bool(store.schema.primary_keys))
-    counts = [_kept(task) for task in tasks]
+    counts = [_count_live_rows(task) for task in tasks]
     return PartitionEstimate(
         partition=store.partition_name(partition) if store.schema.partition_keys else "",
         buckets=len({task.bucket for task in tasks}),
@@ -347,7 +347,7 @@ def _of_partition(store: TableStore, partition: bytes, tasks: Sequence[CompactTa
     )
 
 
-def _kept(task: CompactTask) -> tuple[int, int]:
+def _count_live_rows(task: CompactTask) -> tuple[int, int]:
     """Return how many rows of a task are not deleted, and their share of the bytes."""
     deleted = {r.data_file: r.cardinality or 0 for index in task.vectors for r in index.deletion_ranges or ()}
     rows = {file: max(0, file.row_count - deleted.get(file.file_name, 0)) for file in task.files}

@@ -35,7 +35,7 @@ from lakewright.lsm.key_order import KeyOrder
 from lakewright.lsm.merge_rows import MergeRules, drop_retracts
 from lakewright.lsm.sorted_runs import Section, merge_runs, runs_of, sections, windows
 from lakewright.metadata.table_store import TableStore
-from lakewright.read.data_file_reader import POSITION, KeyedFiles, begun, explain_missing_files
+from lakewright.read.data_file_reader import POSITION, KeyedFiles, begin_runs, explain_missing_files
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.manifest import APPEND, COMPACT, DataFile, IndexFile
@@ -131,7 +131,7 @@ class _Keys:
 
     @classmethod
     def of(cls, rows: pa.Table, spec: MergeRules, rules: WindowRules) -> _Keys:
-        by_key = spec.key.sorted(rows)
+        by_key = spec.key.sort_rows(rows)
         group = np.empty(len(rows), np.int64)
         group[by_key.order] = np.cumsum(by_key.new) - 1
         count = int(by_key.new.sum())
@@ -212,7 +212,7 @@ def read_lookup_keys(files: KeyedFiles, fresh: Sequence[DataFile], key: KeyOrder
             for name, values in parts.items():
                 values.append(pc.unique(rows.column(name)))
     members = {name: pc.unique(pa.chunked_array(values)) for name, values in parts.items() if values}
-    asked = [_asked(field, members[field.name]) for field in askable if field.name in members]
+    asked = [_narrowest_condition(field, members[field.name]) for field in askable if field.name in members]
     return LookupKeys(members, and_predicates(asked))
 
 
@@ -250,10 +250,10 @@ def _run(
             kept = keys.filter(rows)
             if kept.num_rows:
                 places = pa.array(kept.column(POSITION.name).to_numpy() + first)
-                yield _widened(kept.drop_columns([POSITION.name]), columns).append_column(PLACE, places)
+                yield _add_missing_columns(kept.drop_columns([POSITION.name]), columns).append_column(PLACE, places)
 
 
-def _widened(rows: pa.Table, columns: Sequence[DataField]) -> pa.Table:
+def _add_missing_columns(rows: pa.Table, columns: Sequence[DataField]) -> pa.Table:
     """Return rows with all columns of the table; those that were not read are null."""
     names = {*rows.column_names}
     system = [SEQUENCE_NUMBER.name, VALUE_KIND.name, LEVEL.name]
@@ -278,7 +278,7 @@ def _is_askable(field: DataField) -> bool:
     return text.startswith(_MEMBERS)
 
 
-def _asked(field: DataField, members: pa.Array) -> Predicate:
+def _narrowest_condition(field: DataField, members: pa.Array) -> Predicate:
     """Return the narrowest cheap condition that all values of a column fulfil."""
     if members.null_count:
         return TRUE
@@ -371,15 +371,15 @@ def plan_steps(task: CompactTask, options: RewriteOptions, key: KeyOrder, masked
         lone = _lone([section])
         large = lone is not None and lone.file_size >= options.file_bytes_min
         if lone is not None and large and _may_move(lone, task, options, key, masked):
-            steps += _gathered(waiting, task, options, key, masked)
+            steps += _merge_step(waiting, task, options, key, masked)
             steps.append(MoveStep(lone))
             waiting = []
         else:
             waiting.append(section)
-    return [*steps, *_gathered(waiting, task, options, key, masked)]
+    return [*steps, *_merge_step(waiting, task, options, key, masked)]
 
 
-def _gathered(
+def _merge_step(
     waiting: Sequence[Section], task: CompactTask, options: RewriteOptions, key: KeyOrder, masked: frozenset[str]
 ) -> list[Step]:
     """Return the step for neighbouring sections; a small file without neighbours is moved."""
@@ -462,8 +462,10 @@ class _Rewrite:
         deletions = deletions_of(store, place, task.vectors)
         share = memory_bytes // (2 * max(1, len(task.files)))  # as many chunks as there are runs are held at a time
         self._files = KeyedFiles(store, FileSchemas(store), *place, schema.fields, deletions, share)
-        self._data = output.open(FilePlan.keyed(schema, level=task.output_level, source=COMPACT))
-        self._changelog = output.open(FilePlan.keyed(schema, level=task.output_level, source=APPEND, changelog=True))
+        self._data = output.open(FilePlan.for_keyed_rows(schema, level=task.output_level, source=COMPACT))
+        self._changelog = output.open(
+            FilePlan.for_keyed_rows(schema, level=task.output_level, source=APPEND, changelog=True)
+        )
 
     def run(self) -> CommitMessage:
         """Take every step, and return the commit message."""
@@ -501,13 +503,13 @@ class _Rewrite:
             self._merge_with_lookup(runs, keeps_files=False)
             return
         sources = [self._read_run(run, level=self._spec.needs_lookup) for run in runs]
-        for rows in merge_runs(begun(self._store.storage, sources), self._spec, memory_bytes=self._memory):
+        for rows in merge_runs(begin_runs(self._store.storage, sources), self._spec, memory_bytes=self._memory):
             self._data.write(drop_retracts(rows) if self._task.drops_deletes else rows)
 
     def _read_run(self, run: Sequence[DataFile], *, level: bool) -> Iterator[pa.Table]:
         """Yield the rows of a run that are not too old."""
         rows = self._files.read_run(run, level=level)
-        return rows if self._expiry is None else map(self._expiry.kept, rows)
+        return rows if self._expiry is None else map(self._expiry.drop_expired, rows)
 
     def _merge_with_lookup(self, runs: Sequence[Sequence[DataFile]], *, keeps_files: bool) -> None:
         """Merge with rows of deeper levels, for the changelog and deletion vectors; kept files are only read."""

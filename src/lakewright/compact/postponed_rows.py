@@ -167,12 +167,12 @@ class _Distribution:
             buckets=self._job.buckets,
         )
         for bucket, part in split_by_bucket(rows, ids):
-            self._gathered.setdefault(bucket, []).append(self._numbered(bucket, part))
+            self._gathered.setdefault(bucket, []).append(self._number_rows(bucket, part))
         self._bytes += rows.nbytes
         if self._bytes >= self._memory:
             self._flush()
 
-    def _numbered(self, bucket: int, rows: pa.Table) -> pa.Table:
+    def _number_rows(self, bucket: int, rows: pa.Table) -> pa.Table:
         first = self._next.get(bucket, 0)
         self._next[bucket] = first + len(rows)
         numbers = pa.array(np.arange(first, first + len(rows), dtype=np.int64))
@@ -187,11 +187,11 @@ class _Distribution:
             rows = pa.concat_tables(parts)
             output = self._output(bucket)
             for run in self._spec.fold_apart(merge_order(rows, self._spec)):
-                sink = output.open(FilePlan.keyed(schema, level=0))
+                sink = output.open(FilePlan.for_keyed_rows(schema, level=0))
                 sink.write(run)
                 self._files.setdefault(bucket, []).extend(sink.finish())
             if with_changelog:
-                changelog = output.open(FilePlan.keyed(schema, level=0, changelog=True))
+                changelog = output.open(FilePlan.for_keyed_rows(schema, level=0, changelog=True))
                 changelog.write(rows.take(pa.array(merge_order(rows, self._spec).order)))
                 self._changelog.setdefault(bucket, []).extend(changelog.finish())
         self._gathered, self._bytes = {}, 0

@@ -150,7 +150,7 @@ class _Rescale:
         self._memory = memory_bytes
         self._spec = MergeRules.of_schema(store.schema, table=store.name)
         level = store.options.level_count - 1
-        self._plan = FilePlan.keyed(store.schema, level=level, source=COMPACT)
+        self._plan = FilePlan.for_keyed_rows(store.schema, level=level, source=COMPACT)
         self._outputs: dict[int, BucketOutput] = {}
 
     def run(self) -> list[CommitMessage]:
@@ -158,16 +158,19 @@ class _Rescale:
         try:
             runs: dict[int, list[tuple[DataFile, ...]]] = {}
             for bucket in self._old:
-                for number, files in self._routed(bucket).items():
+                for number, files in self._route_bucket(bucket).items():
                     runs.setdefault(number, []).append(files)
-            made = {number: self._merged(number, runs_of_bucket) for number, runs_of_bucket in sorted(runs.items())}
+            made = {
+                number: self._merge_bucket_runs(number, runs_of_bucket)
+                for number, runs_of_bucket in sorted(runs.items())
+            }
         except BaseException:
             for output in self._outputs.values():
                 output.discard()
             raise
         return [self._message(number, files) for number, files in made.items()]
 
-    def _routed(self, bucket: BucketFiles) -> dict[int, tuple[DataFile, ...]]:
+    def _route_bucket(self, bucket: BucketFiles) -> dict[int, tuple[DataFile, ...]]:
         """Write the rows of one old bucket to the new ones, as one sorted run each."""
         fields = self._store.schema.bucket_fields
         function = self._store.options.bucket_function_type
@@ -192,7 +195,7 @@ class _Rescale:
             runs = [files.read_run(run, level=self._spec.needs_lookup) for run in section.runs]
             yield from map(drop_retracts, merge_runs(runs, self._spec, memory_bytes=self._memory))
 
-    def _merged(self, number: int, runs: Sequence[tuple[DataFile, ...]]) -> tuple[DataFile, ...]:
+    def _merge_bucket_runs(self, number: int, runs: Sequence[tuple[DataFile, ...]]) -> tuple[DataFile, ...]:
         """Make one run of those that a new bucket got."""
         if len(runs) == 1:
             return runs[0]

@@ -42,7 +42,7 @@ from lakewright.read.data_split import DeletionFile
 from lakewright.spec.manifest import DELETION_VECTORS, DataFile, DeletionRange, IndexFile
 from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.table_schema import BucketMode
-from lakewright.storage.concurrency import mapped
+from lakewright.storage.concurrency import map_in_order
 from lakewright.storage.table_layout import check_file_name
 
 # ---- Output files ----------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class GroupedRows:
     def write_encoded(self, groups: Iterator[pa.Table], threads: int) -> None:
         """Write large groups of rows, each a row group or more; threads encode some of them while others are made."""
         self._flush()
-        for piece in mapped(threads, _encoded, self._pieces(groups)):
+        for piece in map_in_order(threads, _encode_piece, self._pieces(groups)):
             self.rolling.append(piece)
 
     def _pieces(self, groups: Iterator[pa.Table]) -> Iterator[EncodedRows]:
@@ -157,7 +157,7 @@ class GroupedRows:
         self._waiting, self._bytes = [], 0
 
 
-def _encoded(piece: EncodedRows) -> EncodedRows:
+def _encode_piece(piece: EncodedRows) -> EncodedRows:
     piece.encode()
     return piece
 
@@ -214,7 +214,7 @@ def fold_vectors(store: TableStore, snapshot: Snapshot, messages: Sequence[Commi
     folded: list[CommitMessage] = []
     outputs: list[BucketOutput] = []
     try:
-        touched = _touched(store, snapshot, gone)
+        touched = _find_touched_indexes(store, snapshot, gone)
         live = _live_names(store, snapshot, touched)
         for message in messages:
             place = message.partition_bytes, message.bucket
@@ -234,7 +234,7 @@ def fold_vectors(store: TableStore, snapshot: Snapshot, messages: Sequence[Commi
     return folded
 
 
-def _touched(
+def _find_touched_indexes(
     store: TableStore, snapshot: Snapshot, gone: Mapping[PartitionBucket, Collection[str]]
 ) -> dict[PartitionBucket, list[IndexFile]]:
     """Return the index files of each bucket that hold vectors of rewritten files."""

@@ -59,7 +59,7 @@ class SortedFiles:
         """Sort rows that are in memory, and write them, with files that end where the key says; threads encode them."""
         if len(rows) == 0:
             return
-        order, ends = key.arranged(rows)
+        order, ends = key.order_rows(rows)
         step = max(1, len(rows) * self._group_bytes // max(1, rows.nbytes))
 
         def groups() -> Iterator[pa.Table]:
@@ -83,7 +83,7 @@ def sort_append(store: TableStore, task: CompactTask, output: BucketOutput, memo
 
     def key_of(rows: pa.Table | None) -> OrderKey:
         some = replace(task, files=sample_files(task))
-        return order_key(store, task, sample_of(store, some) if rows is None else sampled(rows))
+        return order_key(store, task, sample_of(store, some) if rows is None else sample_rows(rows))
 
     with closing(read_rows(store, task_split(store, task))) as batches:
         sort_rows(files, batches, key_of, sum(file.row_count for file in task.files))
@@ -94,7 +94,7 @@ def sort_rows(
     files: SortedFiles, batches: Iterator[pa.RecordBatch], key_of: Callable[[pa.Table | None], OrderKey], rows: int
 ) -> None:
     """Sort batches of about so many rows, in memory or by ranges; `key_of` is given all rows where they are few."""
-    held, is_all = _held(batches, files.held_bytes)
+    held, is_all = _take_batches(batches, files.held_bytes)
     if is_all:
         files.write(key_of(held), held)
         return
@@ -112,7 +112,7 @@ def sort_rows(
 
 def sorted_plan(store: TableStore, task: CompactTask) -> FilePlan:
     """Return the plan of sorted files: the bounds of texts to sort by are longer than others, unless an option says."""
-    plan = FilePlan.moved(store.schema, preserved_fields(store.schema), source=COMPACT)
+    plan = FilePlan.for_copied_rows(store.schema, preserved_fields(store.schema), source=COMPACT)
     free = {name for name in task.order_by if f"fields.{name}.stats-mode" not in store.options.values}
     modes = tuple(
         _ORDER_STATS if field.name in free and mode.kind == "truncate" and mode.length < _ORDER_STATS.length else mode
@@ -148,12 +148,12 @@ def sample_of(store: TableStore, task: CompactTask, count: int = SAMPLE_ROWS) ->
         for batch in batches:
             most = _SAMPLE_BYTES * count // SAMPLE_ROWS * len(batch) // max(1, batch.nbytes)
             share = max(1, min(count, most) * len(batch) // rows_of_all)
-            tables.append(sampled(pa.Table.from_batches([batch]), share))
+            tables.append(sample_rows(pa.Table.from_batches([batch]), share))
     schema = pa.schema([store.schema.arrow_schema.field(name) for name in names])
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
-def sampled(rows: pa.Table, count: int = SAMPLE_ROWS) -> pa.Table:
+def sample_rows(rows: pa.Table, count: int = SAMPLE_ROWS) -> pa.Table:
     """Return so many rows, chosen at random, the same ones each time."""
     if len(rows) <= count:
         return rows
@@ -168,10 +168,10 @@ def by_range(
 
     `waiting` are rows that were taken before; the list is emptied.
     """
-    waiting = [_held(batches, held_bytes)[0]] if waiting is None else waiting
+    waiting = [_take_batches(batches, held_bytes)[0]] if waiting is None else waiting
     while waiting and len(waiting[0]):
         yield from _by_range(waiting.pop(), key)
-        waiting.append(_held(batches, held_bytes)[0])
+        waiting.append(_take_batches(batches, held_bytes)[0])
 
 
 def _by_range(rows: pa.Table, key: OrderKey) -> Iterator[pa.Table]:
@@ -186,7 +186,7 @@ def _fields(store: TableStore, task: CompactTask) -> list[DataField]:
     return [store.schema.field(name) for name in task.order_by]
 
 
-def _held(batches: Iterator[pa.RecordBatch], size_max: int) -> tuple[pa.Table, bool]:
+def _take_batches(batches: Iterator[pa.RecordBatch], size_max: int) -> tuple[pa.Table, bool]:
     """Take batches until they have so many bytes; return them in one piece, and return whether these are all."""
     held: list[pa.Table] = []
     size = 0
@@ -194,8 +194,8 @@ def _held(batches: Iterator[pa.RecordBatch], size_max: int) -> tuple[pa.Table, b
         held.append(pa.Table.from_batches([batch]))
         size += batch.nbytes
         if size >= size_max:
-            return _joined(held), False
-    return _joined(held) if held else pa.table({}), True
+            return _join_tables(held), False
+    return _join_tables(held) if held else pa.table({}), True
 
 
 def _in_parts(tables: Iterator[pa.Table], size_max: int) -> Generator[pa.Table]:
@@ -204,16 +204,16 @@ def _in_parts(tables: Iterator[pa.Table], size_max: int) -> Generator[pa.Table]:
     size = 0
     for table in tables:
         if held and size + table.nbytes > size_max:
-            yield _joined(held)
+            yield _join_tables(held)
             size = 0
         held.append(table)
         size += table.nbytes
     if held:
-        yield _joined(held)
+        yield _join_tables(held)
 
 
-def _joined(tables: list[pa.Table]) -> pa.Table:
-    """Return tables in one piece, and empty the list, so that nobody holds the rows twice."""
+def _join_tables(tables: list[pa.Table]) -> pa.Table:
+    """Return tables in one piece, and empty the list, so that the rows are not held twice."""
     rows = pa.concat_tables(tables)
     tables.clear()
     return rows.combine_chunks()
@@ -312,11 +312,11 @@ def joined_message(store: TableStore, task: CompactTask, parts: Sequence[CommitM
     files = [file for part in parts for file in part.compact_after]
     _check_rows(store, task, sum(file.row_count for file in files))
     if not preserved_fields(store.schema):
-        files = _numbered(files, min(file.min_sequence_number for file in task.files))
+        files = _number_files(files, min(file.min_sequence_number for file in task.files))
     return replace(parts[0], compact_before=task.files, compact_after=tuple(files))
 
 
-def _numbered(files: Sequence[DataFile], first: int) -> list[DataFile]:
+def _number_files(files: Sequence[DataFile], first: int) -> list[DataFile]:
     """Return files with sequence numbers that count up, because the writers of the parts do not know each other's."""
     numbered = []
     for file in files:

@@ -194,7 +194,7 @@ class BucketMerge:
         fields = [source.field(name).with_name(source_name(at)) for at, name in enumerate(plan.source_columns)]
         return cls(store, plan, replace(keyed_job(store), looked_up_in=base), pa.schema(fields), newest)
 
-    def shipped(self, receivers: ShuffleTargets, *, threads: bool) -> BucketMerge:
+    def for_tasks(self, receivers: ShuffleTargets, *, threads: bool) -> BucketMerge:
         """Return the work for tasks; with `threads` there are fewer of them than cores, so each uses several."""
         return replace(
             self,
@@ -207,7 +207,7 @@ class BucketMerge:
         """Return what puts source rows into groups for the tasks of their buckets, in one task."""
         return route.grouping(self.store, self.job.looked_up_in, self.assigners)
 
-    def sent(self, rows: pa.Table) -> pa.Table:
+    def to_wire_types(self, rows: pa.Table) -> pa.Table:
         """Return source rows in the types in which they travel to their tasks."""
         known = source_rows(self.plan, rows)
         return pa.Table.from_arrays(known.columns, names=self.schema.names).cast(self.schema)

@@ -104,7 +104,7 @@ def run_change(
 def _facts(prepared: PreparedChange) -> dict[str, object]:
     """Return the facts that the snapshot records for later runs of the job."""
     counts = {"deleted": prepared.deleted, "updated": prepared.updated, "inserted": prepared.inserted}
-    return {"way": str(prepared.way), **(counts if prepared.counted else {})}
+    return {"method": str(prepared.method), **(counts if prepared.counted else {})}
 
 
 def _earlier(store: TableStore, snapshot: Snapshot, run: TaskRunner | None) -> UpdateResult:
@@ -121,7 +121,7 @@ def _earlier(store: TableStore, snapshot: Snapshot, run: TaskRunner | None) -> U
         bytes=done.bytes,
         seconds=done.seconds,
         partitions=done.partitions,
-        way=fact(snapshot, "way") or "",
+        method=fact(snapshot, "method") or "",
         written=done.rows,
         replayed=True,
     )
@@ -139,7 +139,7 @@ def _result(published: Snapshot | None, prepared: PreparedChange, attempts: int,
         bytes=sum(file.file_size for file in files),
         seconds=seconds,
         partitions=len({message.partition_bytes for message in prepared.messages}),
-        way=str(prepared.way),
+        method=str(prepared.method),
         attempts=attempts,
     )
 
@@ -153,25 +153,25 @@ def change_groups(
     """
     known = with_all_columns(job, parts)
 
-    def decided(part: DataSplit) -> GroupChange | None:
+    def decide_part(part: DataSplit) -> GroupChange | None:
         decision = decide(part)
         if decision is not None:
             check_columns_unchanged(job.store, known.store, decision)
         return decision
 
-    return fold_applied(job, (run or _in_threads)(known, parts, decided))
+    return fold_applied(job, (run or _in_threads)(known, parts, decide_part))
 
 
 def fold_applied(job: ChangeJob, parts: Iterable[AppliedChanges]) -> PreparedChange:
     """Fold the vectors that workers wrote into those of the table, and return everything to commit."""
-    applied = AppliedChanges.joined(parts)
+    applied = AppliedChanges.sum_of(parts)
     try:
         folded = vector_updates.fold_vectors(job, applied)
     except BaseException:
         remove_written(job.store, applied)
         raise
     return PreparedChange(
-        (*applied.messages, *folded), applied.deleted, applied.updated, way=str(row_changes.change_method(job.store))
+        (*applied.messages, *folded), applied.deleted, applied.updated, method=str(row_changes.change_method(job.store))
     )
 
 
@@ -229,11 +229,11 @@ def _in_threads(job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> l
         except BaseException:
             failed.set()
             pool.shutdown(wait=True)
-            remove_written(job.store, *(_done(futures)))
+            remove_written(job.store, *(_successful_results(futures)))
             raise
 
 
-def _done(futures: Sequence[Future[AppliedChanges]]) -> list[AppliedChanges]:
+def _successful_results(futures: Sequence[Future[AppliedChanges]]) -> list[AppliedChanges]:
     return [future.result() for future in futures if future.exception() is None]
 
 
@@ -277,7 +277,7 @@ def groups_on(workers: Engine[Work]) -> RunGroups:
 def _run(workers: Engine[Work], job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Sequence[AppliedChanges]:
     if not parts:
         return []
-    apply = change_task(job, partial(_decided, decide))
+    apply = change_task(job, partial(_decide_splits, decide))
     blobs = [
         [part.serialize() for part in share] for share in share_splits(job.store, parts, at_least=workers.tasks_at_once)
     ]
@@ -285,7 +285,7 @@ def _run(workers: Engine[Work], job: ChangeJob, parts: Sequence[DataSplit], deci
     return apply_changes(workers, job, work).applied
 
 
-def _decided(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChange]:
+def _decide_splits(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChange]:
     for blob in blobs:
         change = decide(DataSplit.deserialize(blob))
         if change is not None and not change.is_empty:
@@ -299,7 +299,7 @@ def change_task(
 
     `inserts` is the table with the schema of new rows, if there may be some.
     """
-    inserting = _shared(WriteJob.new(inserts or job.store, write_id=job.write_id))
+    inserting = _share_buckets(WriteJob.new(inserts or job.store, write_id=job.write_id))
 
     def run(this: TaskId, rows: Rows) -> bytes:
         return _apply(job, inserting, this, changes(rows))
@@ -314,7 +314,7 @@ def apply_changes(workers: Engine[Work], job: ChangeJob, work: Work) -> ChangeRe
 
 def inserting_rows(job: WriteJob, made: Callable[[Rows], Changes]) -> Callable[[TaskId, Rows], bytes]:
     """Return a task that inserts the new rows which `made` makes of what it gets, into a table without a snapshot."""
-    inserting = _shared(job)
+    inserting = _share_buckets(job)
 
     def run(this: TaskId, rows: Rows) -> bytes:
         with InsertedRows(inserting, this) as new:
@@ -341,7 +341,7 @@ def description(store: TableStore) -> str:
     return f"change rows of {store.name}"
 
 
-def _shared(job: WriteJob) -> WriteJob:
+def _share_buckets(job: WriteJob) -> WriteJob:
     return with_shared_buckets(with_one_thread(job))
 
 

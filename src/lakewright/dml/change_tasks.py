@@ -51,7 +51,7 @@ def write_merge(writer: RowKindWriter, plan: ChangePlan, matcher: Matcher, targe
     `target` has the columns that `keyed_columns` names of every row that a source row may match.
     """
     matched = np.zeros(matcher.source.num_rows, np.bool_)
-    for rows in map(pa.concat_tables, gathered(target, lambda part: part.num_rows, _TARGET_CHUNK_ROWS)):
+    for rows in map(pa.concat_tables, gather_parts(target, lambda part: part.num_rows, _TARGET_CHUNK_ROWS)):
         pairs = matcher.match(rows)
         matched[pairs.source] = True
         write_decision(writer, rows, plan.decide(rows, matcher.source, pairs))
@@ -112,11 +112,11 @@ def group_change(part: DataSplit, decisions: Sequence[tuple[RowPositions, Decisi
 
 def chunked_rows(located: Iterable[LocatedRows]) -> Iterator[tuple[RowPositions, pa.Table]]:
     """Yield located rows in chunks that are large enough to be matched at once."""
-    for some in gathered(located, lambda one: len(one.positions), _TARGET_CHUNK_ROWS):
+    for some in gather_parts(located, lambda one: len(one.positions), _TARGET_CHUNK_ROWS):
         yield concat_positions(one.positions for one in some), pa.Table.from_batches([one.rows for one in some])
 
 
-def gathered(parts: Iterable[T], row_count: Callable[[T], int], rows_min: int) -> Iterator[list[T]]:
+def gather_parts(parts: Iterable[T], row_count: Callable[[T], int], rows_min: int) -> Iterator[list[T]]:
     """Yield lists of parts that have at least `rows_min` rows together; the last list may have fewer."""
     some: list[T] = []
     rows = 0
@@ -185,7 +185,7 @@ def source_rows(plan: RowDecider, rows: pa.Table) -> pa.Table:
 
 def inserted_rows(plan: RowDecider, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows to insert for source rows without a match, which a task got."""
-    for some in gathered(batches, lambda batch: batch.num_rows, _SOURCE_CHUNK_ROWS):
+    for some in gather_parts(batches, lambda batch: batch.num_rows, _SOURCE_CHUNK_ROWS):
         rows = pa.Table.from_batches(some)
         new = plan.inserts(source_rows(plan, rows), np.arange(rows.num_rows))
         if new is not None:
@@ -333,7 +333,7 @@ class CountingWriter:
         self._kinds += np.bincount(rows.column(VALUE_KIND.name).to_numpy(), minlength=len(self._kinds))
         self._writer.take(rows)
 
-    def packed(self) -> bytes:
+    def to_payload(self) -> bytes:
         """Return the counts, as the payload of a task begins with them."""
         return _KINDS.pack(*self._kinds.tolist())
 

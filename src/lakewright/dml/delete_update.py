@@ -40,7 +40,7 @@ from lakewright.spec.snapshot import Snapshot
 
 # ---- In one process --------------------------------------------------------------------------------------------------
 # Each finds rows in the newest snapshot, decides how they change, applies that in the way that the table allows, and
-# commits once. If somebody else changed the same rows meanwhile, it starts again from the newest snapshot.
+# commits once. If another commit changed the same rows meanwhile, it starts again from the newest snapshot.
 
 
 def delete(store: TableStore, where: Filter, job_id: str | None = None) -> UpdateResult:
@@ -120,7 +120,7 @@ def prepare_delete(
     if way is ChangeMethod.KEYED:
         return keyed.prepare_delete(store, base, predicate, run_buckets)
     if base is None:
-        return PreparedChange(way=way)
+        return PreparedChange(method=way)
     schemas = FileSchemas(store)
 
     def decide(part: DataSplit) -> GroupChange:
@@ -144,14 +144,14 @@ def prepare_update(
     if way is ChangeMethod.KEYED:
         return keyed.prepare_update(store, base, checked, predicate, run_buckets)
     if base is None:
-        return PreparedChange(way=way)
+        return PreparedChange(method=way)
     schemas = FileSchemas(store)
 
     def find(part: DataSplit) -> list[LocatedRows]:
         return list(locate_rows(store, part, checked.target_columns, predicate, schemas=schemas))
 
     def decide(part: DataSplit) -> GroupChange:
-        return _assigned(part, find(part), checked)
+        return _assign_values(part, find(part), checked)
 
     parts = select_groups(store, base, predicate)
     in_order = _in_order(parts, find, checked) if checked.row_values else None
@@ -159,7 +159,7 @@ def prepare_update(
     return replace(prepared, reads=(*predicate.columns(), *checked.target_columns))
 
 
-def _assigned(part: DataSplit, matches: Sequence[LocatedRows], checked: Assignments) -> GroupChange:
+def _assign_values(part: DataSplit, matches: Sequence[LocatedRows], checked: Assignments) -> GroupChange:
     """Return the new values of rows of a group."""
     values, first = [], 0
     for located in matches:
@@ -191,7 +191,7 @@ def _in_order(
 
     def decide(part: DataSplit) -> GroupChange:
         first, matches = found[part.files[0].file_name]
-        return _assigned(part, matches, checked.at(first, sum(len(located.positions) for located in matches)))
+        return _assign_values(part, matches, checked.at(first, sum(len(located.positions) for located in matches)))
 
     return decide
 
@@ -200,7 +200,7 @@ def _in_order(
 # condition -> groups of files that may hold such rows -> tasks find the rows and change them -> one commit
 #
 # A task has groups of files, or whole buckets of a primary-key table. The core's own code finds rows, decides and
-# applies the change; the driver plans, folds vectors and commits. If somebody else changed the same rows meanwhile,
+# applies the change; the driver plans, folds vectors and commits. If another commit changed the same rows meanwhile,
 # the change starts again from the newest snapshot.
 
 
@@ -243,5 +243,7 @@ def upsert_by_lookup(
     if callable(progress):
         progress(Progress(done.written, done.bytes, done.seconds))
     way = "rows that are there were looked up, and written with the columns that the data lacks"
-    made = WriteResult(done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions, way=way)
+    made = WriteResult(
+        done.snapshot_id, done.written, done.files, done.bytes, done.seconds, done.partitions, method=way
+    )
     return replace(made, attempts=done.attempts, stages_ms=done.stages_ms)

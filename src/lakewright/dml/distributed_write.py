@@ -119,7 +119,7 @@ class _Written:
 
     messages: Sequence[CommitMessage]
     tasks: int
-    way: str
+    method: str
 
 
 def write_once(
@@ -143,7 +143,7 @@ def write_once(
 
 
 def _verify(job: WriteJob, answers: TaskResults) -> _Written:
-    return _Written(verified_messages(job, answers.payloads), len(answers.payloads), answers.way)
+    return _Written(verified_messages(job, answers.payloads), len(answers.payloads), answers.method)
 
 
 def _publish(
@@ -152,7 +152,7 @@ def _publish(
     tasks_ms = {"tasks": (time.monotonic() - started) * 1000}
     committed = commit_messages(job.store, publication, written.messages, compact, tasks_ms)
     timed = replace(committed, seconds=time.monotonic() - started)
-    result = WriteResult(**asdict(timed), tasks=written.tasks, way=written.way)
+    result = WriteResult(**asdict(timed), tasks=written.tasks, method=written.method)
     return JobEnd(result, None if publication.once_since is None else find_overtaking(job, committed))
 
 
@@ -218,4 +218,4 @@ def snapshot_of_job(store: TableStore, job_id: str) -> Snapshot | None:
 
 def earlier_write_result(store: TableStore, snapshot: Snapshot, *, run: TaskRunner | None) -> WriteResult:
     """Return what an earlier run brought into the table, and compact, which it may not have done."""
-    return WriteResult(**asdict(earlier_result(store, snapshot, run=run)), way="an earlier run had committed it")
+    return WriteResult(**asdict(earlier_result(store, snapshot, run=run)), method="an earlier run had committed it")

@@ -188,7 +188,7 @@ class _ColumnFileTask:
                 table=store.name,
                 option="deletion-vectors.enabled",
             )
-        plan = FilePlan.moved(store.schema, source=APPEND)
+        plan = FilePlan.for_copied_rows(store.schema, source=APPEND)
         pieces = _rows_of_ranges(((at, with_updates(b, at, change)) for at, b, _ in self._read(part, plan)), ranges)
         written: list[DataFile] = []
         for (start, _), rows in groupby(pieces, key=itemgetter(0)):
@@ -212,7 +212,7 @@ class _ColumnFileTask:
         ranges = [(int(one) + 1, int(end)) for one, end in pairwise(edges) if end - one > 1]
         if len(ranges) > _RANGES_MAX:
             raise UnsupportedError(
-                f"{self.job.store.name}: {len(change.deleted)} rows to delete lie in {len(ranges)} places of "
+                f"{self.job.store.name}: {len(change.deleted)} rows to delete are in {len(ranges)} places of "
                 f"{change.part.files[0].file_name}, and what is between them would need a file each to keep its ids; "
                 "set 'deletion-vectors.enabled' = 'true', which marks rows where they are",
                 table=self.job.store.name,
@@ -226,7 +226,7 @@ class _ColumnFileTask:
         if group.first_row_id is None:
             raise UnsupportedError(
                 f"{self.job.store.name}: the rows of {group.file_name} were moved and have ids that do not follow each "
-                "other, so no column file can lie beside it; write the rows again",
+                "other, so no column file can be beside it; write the rows again",
                 table=self.job.store.name,
                 files=(group.file_name,),
             )
@@ -237,7 +237,7 @@ class _ColumnFileTask:
         store = self.job.store
         projection = plan_projection(store.schema.fields, [column.name for column in plan.fields])
         reader = SplitReader(store, self.schemas, projection)
-        return reader.positioned(part, range(len(part.files)))
+        return reader.read_positions(part, range(len(part.files)))
 
     def _write_files(self, part: DataSplit, plan: FilePlan, rows: Iterator[pa.Table]) -> tuple[DataFile, ...]:
         """Write rows into new files of a group's bucket."""
@@ -289,7 +289,7 @@ def apply_copies(job: ChangeJob, changes: Iterable[GroupChange], task: int = 0, 
     task_ = _CopyTask(job, f"{job.write_id}-{task}-{attempt}-c", MovedRows(job, task, attempt))
     try:
         out = [task_.apply_change(change) for change in changes if not change.is_empty]
-        return AppliedChanges.joined((*out, AppliedChanges(task_.moved.finish())))
+        return AppliedChanges.sum_of((*out, AppliedChanges(task_.moved.finish())))
     except BaseException:
         task_.discard()
         raise
@@ -370,7 +370,7 @@ class _CopyTask:
         output = BucketOutput(store, (part.partition_bytes, part.bucket), new_uuid=lambda: stem)
         self.outputs.append(output)
         carried = preserved_fields(store.schema, changes=len(change.updated) > 0)
-        plan = FilePlan.moved(store.schema, carried, source=APPEND)
+        plan = FilePlan.for_copied_rows(store.schema, carried, source=APPEND)
         schema = to_arrow_schema(plan.fields)
         first = min(file.min_sequence_number for file in part.files)
         sink = output.open(plan, numbers=SequenceNumbers(first))
@@ -419,7 +419,7 @@ def _read_group(
     carried = preserved_fields(job.store.schema)
     names = [field.name for field in (*job.store.schema.fields, *carried)] if names is None else list(names)
     projection = plan_projection(job.store.schema.fields, names, hidden=carried)
-    return SplitReader(job.store, schemas, projection).positioned(part, range(len(part.files)))
+    return SplitReader(job.store, schemas, projection).read_positions(part, range(len(part.files)))
 
 
 def _clear_sequence_numbers(rows: pa.Table, at: np.ndarray) -> pa.Table:
@@ -467,7 +467,7 @@ def _apply_vectors(job: ChangeJob, changes: Iterable[GroupChange], new: MovedRow
                 out.append(replace(marked, deleted=len(change.deleted), updated=len(change.updated)))
             for rows in changed_rows(job, change, schemas) if len(change.updated) else ():
                 new.add(rows)
-        return AppliedChanges.joined((*out, AppliedChanges(new.finish())))
+        return AppliedChanges.sum_of((*out, AppliedChanges(new.finish())))
     except BaseException:
         new.discard()
         raise

@@ -155,10 +155,10 @@ class KeyedChangeRules:
         """Raise UnsupportedError if the table ignores or cannot express deletes."""
         options, needed = self.store.options, self.spec.engine.traits.delete_option
         if options.ignore_delete:
-            raise self._refused("delete", "ignore-delete", f"reset 'ignore-delete', or {_REPLACE}")
+            raise self._refuse_change("delete", "ignore-delete", f"reset 'ignore-delete', or {_REPLACE}")
         if not options.deletes_remove_rows and not self._removing:
             remedy = _REPLACE if needed is None else f"set {needed!r} = 'true', or {_REPLACE}"
-            raise self._refused("delete", "merge-engine", remedy)
+            raise self._refuse_change("delete", "merge-engine", remedy)
 
     def check_update(self, assigned: Collection[str]) -> None:
         """Refuse to assign columns that identify the row, or that the merge engine computes."""
@@ -175,7 +175,7 @@ class KeyedChangeRules:
                 columns=fixed,
             )
         if not self.spec.engine.traits.accepts_updates:
-            raise self._refused("update", "merge-engine", _REPLACE)
+            raise self._refuse_change("update", "merge-engine", _REPLACE)
         for name in assigned:
             self._check_assignable(name)
 
@@ -186,10 +186,10 @@ class KeyedChangeRules:
         if group is not None:
             option = f"fields.{','.join(group.names)}.sequence-group"
             advice = f"write rows with {name!r} and a newer {group.names[0]!r}, which is how its group is changed"
-            raise self._refused(f"update {name!r} of", option, advice)
+            raise self._refuse_change(f"update {name!r} of", option, advice)
         function = self._partial.functions.get(name)
         if function is not None and function.name != "last_non_null_value":
-            raise self._refused(f"update {name!r} of", function.option, "write rows that the function folds in")
+            raise self._refuse_change(f"update {name!r} of", function.option, "write rows that the function folds in")
 
     def _check_upsert(self, given: Collection[str]) -> None:
         """Refuse to upsert some columns if the engine cannot keep the others."""
@@ -199,7 +199,7 @@ class KeyedChangeRules:
             if touched and missing:
                 option = f"fields.{','.join(group.names)}.sequence-group"
                 advice = f"add {missing[0]!r} to the data, which says whether {touched[0]!r} is newer"
-                raise self._refused(f"upsert {touched[0]!r} without {missing[0]!r} into", option, advice)
+                raise self._refuse_change(f"upsert {touched[0]!r} without {missing[0]!r} into", option, advice)
         kept = self.columns_to_keep(given)
         for field in self.store.schema.fields:
             function = self._functions.get(field.name)
@@ -207,9 +207,9 @@ class KeyedChangeRules:
                 continue
             if field.name in kept or field.default_value is not None:
                 advice = f"{function.name!r} would count a value of it once more; add the column to the data"
-                raise self._refused(f"upsert without {field.name!r} into", function.option, advice)
+                raise self._refuse_change(f"upsert without {field.name!r} into", function.option, advice)
 
-    def _refused(self, verb: str, option: str, advice: str) -> UnsupportedError:
+    def _refuse_change(self, verb: str, option: str, advice: str) -> UnsupportedError:
         value = self.store.schema.options.get(option, "true")
         return UnsupportedError(
             f"{self.store.name}: cannot {verb} a table with {option!r} = {value!r}, which would not do it; {advice}",
@@ -226,7 +226,7 @@ class KeyedChangeRules:
             unset &= old.column(name).is_null().to_numpy()
         if unset.any():
             option = TableOptions.partial_update_remove_record_on_sequence_group.key()
-            raise self._refused(f"delete rows without {', '.join(sorted(self._removing))} from", option, _REPLACE)
+            raise self._refuse_change(f"delete rows without {', '.join(sorted(self._removing))} from", option, _REPLACE)
 
     def check_updated(self, old: pa.Table, values: pa.Table) -> None:
         """Refuse new values that would not take effect: a null that the engine ignores, or an older sequence field."""
@@ -256,7 +256,7 @@ class KeyedChangeRules:
         if self.folds or self.upserts or rows.num_rows <= 1:
             return
         fields = [self.store.schema.field(name) for name in self.store.schema.primary_keys]
-        by_key = KeyOrder(fields).sorted(rows)
+        by_key = KeyOrder(fields).sort_rows(rows)
         again = np.flatnonzero(~by_key.new)
         if len(again):
             at = int(by_key.order[again[0]])

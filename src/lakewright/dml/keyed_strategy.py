@@ -175,7 +175,7 @@ class KeyedWriter(RowKindWriter):
             self._writer.flush()
 
     def finish(self, *, unchanged: str = "bucket", reads: Iterable[str] = ()) -> PreparedChange:
-        """Finish the files; the commit fails if somebody wrote to the scope `unchanged`, or wider if keys may move."""
+        """Finish the files; the commit fails if another wrote to the scope `unchanged`, or wider if keys may move."""
         messages = tuple(self._writer.prepare())
         deleted, updated, inserted = self.counts.values()
         scope = guard_scope(unchanged, self._mode)
@@ -189,7 +189,7 @@ class KeyedWriter(RowKindWriter):
 
 
 def guard_scope(unchanged: str, mode: BucketMode) -> str:
-    """Return the scope in which nobody may write meanwhile; it is wider where a key has no fixed bucket."""
+    """Return the scope in which no other commit may write meanwhile; it is wider where a key has no fixed bucket."""
     if mode is BucketMode.KEY_DYNAMIC or unchanged == "table":
         return "table"
     return "partition" if mode is BucketMode.POSTPONE else unchanged
@@ -252,7 +252,7 @@ def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None)
     base = distribute_postponed(change.store, base)
     splits = () if base is None else plan_merged_splits(change.store, base, change.predicate)
     if not splits:
-        return PreparedChange(way=ChangeMethod.KEYED)
+        return PreparedChange(method=ChangeMethod.KEYED)
     if run is None:
         return change.apply(splits)
     parts = list(run(change, splits))
@@ -260,7 +260,7 @@ def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None)
         tuple(message for part in parts for message in part.messages),
         sum(part.deleted for part in parts),
         sum(part.updated for part in parts),
-        way=ChangeMethod.KEYED,
+        method=ChangeMethod.KEYED,
         unchanged=guard_scope("bucket", change.store.schema.bucket_mode),
     )
 

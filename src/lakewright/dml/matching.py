@@ -27,10 +27,10 @@ from lakewright.spec.predicate import (
     PredicateBuilder,
     and_predicates,
     conjuncts,
+    format_column,
     normalise,
     or_predicates,
     resolve_path,
-    spelled,
 )
 from lakewright.spec.types import BINARY_ROOTS, TEXT_ROOTS, AtomicType, DataField, DataType
 from lakewright.write.alignment import Aligner
@@ -141,14 +141,14 @@ class _ScopedBuilder(PredicateBuilder):
             return self._path_of(_SIDES[head.casefold()], rest)
         sides = [side for side in MergeSide if not {head, field}.isdisjoint(_names(self._scope, side))]
         if len(sides) > 1:
-            name = spelled(field)
+            name = format_column(field)
             raise InvalidInputError(
                 f"the column {name!r} is there on both sides; write t.{name} or s.{name}", column=name
             )
         return self._path_of(sides[0] if sides else MergeSide.TARGET if self._scope.target else MergeSide.SOURCE, field)
 
     def _path_of(self, side: MergeSide, name: ColumnName) -> tuple[tuple[str, ...], DataType]:
-        text = spelled(name)
+        text = format_column(name)
         if not _names(self._scope, side):
             which = "target" if side is MergeSide.TARGET else "source"
             raise ColumnNotExistException(
@@ -328,7 +328,7 @@ class _JoinColumn:
     def of(cls, column: Column, field: DataField, name: str) -> _JoinColumn:
         own = check_comparable(field.type, field.name)
         try:
-            return cls(converted(column, own, name), own, exact=True)
+            return cls(convert_key_column(column, own, name), own, exact=True)
         except InvalidInputError as error:
             common = common_type(own, check_comparable(from_arrow_type(column.type, column=name), name))
             if common is None:
@@ -339,14 +339,14 @@ class _JoinColumn:
                     type=str(own),
                 ) from error
             # Some value does not fit the target's type, so it matches nothing; the others still may.
-            return cls(converted(column, common, name), common, exact=False)
+            return cls(convert_key_column(column, common, name), common, exact=False)
 
     def of_target(self, column: Column) -> pa.Array:
         """Return a column of the target in the type of the comparison."""
         return plain_column(column if self.exact else column.cast(to_arrow_type(self.dtype)), self.dtype)
 
 
-def converted(column: Column, dtype: AtomicType, name: str) -> pa.Array:
+def convert_key_column(column: Column, dtype: AtomicType, name: str) -> pa.Array:
     """Convert a column as a write would, but allow nulls, which match nothing, and text of any length."""
     wide = _wide(dtype)
     aligner = Aligner([DataField(0, name, wide)], table="the source")

@@ -3,7 +3,8 @@
 The target is read group by group, with only the columns that conditions and assignments need; a group is matched,
 decided and changed before the next one is read, in as many threads as the table writes with. Rows of the source without
 a match are inserted last. Invariant: rows that are inserted because they were absent are committed only if
-nobody wrote to their partition since the snapshot that was read, or to the table if the keys do not name the partition.
+no other commit wrote to their partition since the snapshot that was read, or to the table if the keys do not name the
+partition.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ def prepare_merge(store: TableStore, plan: ChangePlan, source: pa.Table) -> Prep
 def _prepare(store: TableStore, base: Snapshot | None, plan: ChangePlan, matcher: Matcher) -> PreparedChange:
     """Merge into a snapshot of an append table."""
     matched = np.zeros(matcher.source.num_rows, np.bool_)
-    prepared = PreparedChange(way=change_method(store))
+    prepared = PreparedChange(method=change_method(store))
     if base is not None:
         work = _GroupMerge(store, plan, matcher, matched, FileSchemas(store))
         parts = select_groups(store, base, pruning(plan, matcher))

@@ -204,7 +204,7 @@ class _ClauseChecker:
         if clause.action == "delete":
             return ClauseRule(condition, None)
         refuse_names_as_text(clause.assignments or {}, self.scopes[ClauseKind.MATCHED], table=self.table)
-        given = self._inserted(clause) if clause.action == "insert" else self._updated(clause)
+        given = self._insert_assignments(clause) if clause.action == "insert" else self._update_assignments(clause)
         try:
             return ClauseRule(condition, check_assignments(given, scope, self.fields, table=self.table))
         except (InvalidInputError, ColumnNotExistException) as error:
@@ -221,7 +221,7 @@ class _ClauseChecker:
         condition = given.in_scope(scope, what) if isinstance(given, ScopedText) else parse(given, scope, what)
         return None if isinstance(condition, Condition) and condition.predicate == TRUE else condition
 
-    def _updated(self, clause: MergeClause) -> Mapping[str, object]:
+    def _update_assignments(self, clause: MergeClause) -> Mapping[str, object]:
         """Return the assignments of an update; columns that only other updates set keep their values."""
         given = clause.assignments
         if given is None:
@@ -230,7 +230,7 @@ class _ClauseChecker:
             given = {name: source_col(name) for name in names}
         return {**{name: target_col(name) for name in self.set_by_updates}, **given} if given else given
 
-    def _inserted(self, clause: MergeClause) -> Mapping[str, object]:
+    def _insert_assignments(self, clause: MergeClause) -> Mapping[str, object]:
         """Return the assignments of an insert; join columns come from the source, missing ones get default or null."""
         source = self.scopes[clause.when].source or pa.schema([])
         given = clause.assignments

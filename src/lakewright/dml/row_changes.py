@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from lakewright.commit.commit_message import CommitMessage, guarded
+from lakewright.commit.commit_message import CommitMessage, with_guards
 from lakewright.display import HtmlRepr
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
@@ -35,7 +35,7 @@ def no_positions() -> RowPositions:
 
 
 def bucket_of(part: DataSplit) -> Bucket:
-    """Return the bucket that a group lies in."""
+    """Return the bucket that a group is in."""
     return part.partition_bytes, part.bucket, part.total_buckets
 
 
@@ -171,7 +171,7 @@ class AppliedChanges:
     updated: int = 0
 
     @classmethod
-    def joined(cls, parts: Iterable[AppliedChanges]) -> AppliedChanges:
+    def sum_of(cls, parts: Iterable[AppliedChanges]) -> AppliedChanges:
         """Return the sum of several results."""
         results = list(parts)
         return cls(
@@ -183,7 +183,7 @@ class AppliedChanges:
         )
 
     def __add__(self, other: AppliedChanges) -> AppliedChanges:
-        return AppliedChanges.joined((self, other))
+        return AppliedChanges.sum_of((self, other))
 
 
 # ---- The method of a change ------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class UpdateResult(HtmlRepr):
     bytes: int = 0
     seconds: float = 0.0
     partitions: int = 0  # that got, lost or changed rows
-    way: str = ""  # how rows were changed: one of the texts of `dml.row_changes.ChangeMethod`
+    method: str = ""  # how rows were changed: one of the texts of `dml.row_changes.ChangeMethod`
     attempts: int = 1  # how often the change was planned; more than once if others changed the same rows meanwhile
     written: int = 0  # rows in the data files, copied rows and rows that delete others included
     replayed: bool = False  # an earlier run of the same job made the snapshot; this run wrote nothing
@@ -264,7 +264,7 @@ class PreparedChange:
     deleted: int = 0
     updated: int = 0
     inserted: int = 0
-    way: str = ""
+    method: str = ""
     unchanged: str | None = (
         None  # the guard: no other commit wrote rows to the "bucket", the "partition" or the "table" since
     )
@@ -274,7 +274,7 @@ class PreparedChange:
     def planned_on(self, base: Snapshot | None) -> tuple[CommitMessage, ...]:
         """Return the messages with guards: they are committed only if what was read of the snapshot still holds."""
         return tuple(
-            guarded(message, base, unchanged=self.unchanged, reads=self.reads)
+            with_guards(message, base, unchanged=self.unchanged, reads=self.reads)
             for message in self.messages
             if not message.is_empty
         )

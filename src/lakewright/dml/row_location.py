@@ -84,7 +84,7 @@ def locate_rows(
         yield from _locate_all(store, part)
         return
     reader = SplitReader(store, schemas, projection, residual)
-    for position, batch, live in reader.positioned(part, range(len(part.files)), residual):
+    for position, batch, live in reader.read_positions(part, range(len(part.files)), residual):
         rows = projection.apply(batch)
         matching = _matching(batch, live, residual)
         if matching is None:
@@ -125,7 +125,7 @@ def _matches_all(store: TableStore, file: DataFile, predicate: Predicate, schema
 
 
 def _has_exact_bounds(field: DataField, file: DataFile) -> bool:
-    """Return whether all values of a column lie within its bounds: NaN does not, and ORC files shift times."""
+    """Return whether all values of a column are within its bounds: NaN does not, and ORC files shift times."""
     if not isinstance(field.type, AtomicType) or field.type.root in {"FLOAT", "DOUBLE"}:
         return False
     return not (file.file_name.endswith(".orc") and field.type.root in TIMESTAMP_ROOTS)

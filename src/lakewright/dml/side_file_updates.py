@@ -138,7 +138,7 @@ def _new_rows(
     here = replace(change, values=change.values.select(changed))
     reader = SplitReader(job.store, schemas, plan_projection(job.store.schema.fields, names))
     schema = to_arrow_schema(stored)
-    for position, batch, _ in reader.positioned(change.part, range(len(change.part.files))):
+    for position, batch, _ in reader.read_positions(change.part, range(len(change.part.files))):
         low, high = max(rows.start - position, 0), min(rows.stop - position, batch.num_rows)
         if low >= high:
             continue

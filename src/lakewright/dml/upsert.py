@@ -26,13 +26,13 @@ from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.system_columns import INSERT, KIND_NAMES, RETRACTS
 from lakewright.write.alignment import align
 from lakewright.write.input_data import ArrowData, batches_of
-from lakewright.write.row_intake import kept, kind_column, to_kinds
+from lakewright.write.row_intake import kept_kinds, kind_column, to_kinds
 
 # ---- Upserts ---------------------------------------------------------------------------------------------------------
 # In an append table the caller names the key columns, a primary-key table has its own. Rows are written to a
 # primary-key table without a lookup if its merge engine then does the upsert: the rows have all columns, or the
 # engine keeps the columns that they lack. Otherwise existing rows are looked up first, and the change is planned
-# again if somebody writes to their buckets meanwhile.
+# again if another commit writes to their buckets meanwhile.
 #
 # Invariant: a column that the data lacks keeps its values, and is null or its default in new rows; or the
 # upsert is refused before anything is written. Of equal keys in the data the last counts, or the one with the newest
@@ -96,8 +96,8 @@ def needs_lookup(store: TableStore, names: Sequence[str], columns: Sequence[str]
     If not, writing the data does the upsert. Raises UnsupportedError if the table cannot do it at all. `columns` are
     set in existing rows.
     """
-    given = {*_assigned(store, names, columns), *store.schema.primary_keys}
-    kept_columns = {*_assigned(store, names, None)} - given
+    given = {*_assigned_columns(store, names, columns), *store.schema.primary_keys}
+    kept_columns = {*_assigned_columns(store, names, None)} - given
     rules = KeyedChangeRules.of(store, upserts=True)
     rules.check_update(given)
     return bool(kept_columns) or rules.needs_lookup(given)
@@ -119,7 +119,7 @@ def plan_upsert(
             table=store.name,
             column=unknown[0],
         )
-    given = {name: source_col(name) for name in _assigned(store, source.names, columns) if name not in keys}
+    given = {name: source_col(name) for name in _assigned_columns(store, source.names, columns) if name not in keys}
     new: dict[str, object] = {name: source_col(name) for name in source.names if name != kinds}
     own = store.options.rowkind_field
     if own is not None and store.schema.primary_keys:
@@ -166,7 +166,7 @@ def newest_rows(store: TableStore, plan: ChangePlan, source: pa.Table) -> pa.Tab
     return newest
 
 
-def _assigned(store: TableStore, names: Sequence[str], columns: Sequence[str] | None) -> list[str]:
+def _assigned_columns(store: TableStore, names: Sequence[str], columns: Sequence[str] | None) -> list[str]:
     """Return the columns of the data that are set in existing rows."""
     kinds = kinds_column(store, names)
     return [name for name in (names if columns is None else columns) if name != kinds]
@@ -185,7 +185,7 @@ def _prepare_write(store: TableStore, parts: Sequence[pa.Table | pa.RecordBatch]
     rows = sum(part.num_rows for part in parts)
 
     def prepare(_base: Snapshot | None) -> PreparedChange:
-        return PreparedChange(tuple(write_rows(store, parts)), way=change_method(store), counted=rows == 0)
+        return PreparedChange(tuple(write_rows(store, parts)), method=change_method(store), counted=rows == 0)
 
     return prepare
 
@@ -196,7 +196,7 @@ def _with_kind_numbers(store: TableStore, source: pa.Table) -> pa.Table:
     if column is None:
         return source
     kinds = to_kinds(source.column(column), table=store.name, source=f"the column {column!r}")
-    keep = kept(kinds, store.options)
+    keep = kept_kinds(kinds, store.options)
     source = source.set_column(source.column_names.index(column), column, pa.array(kinds))
     source = source if keep is None else source.filter(pa.array(keep))
     if not np.isin(source.column(column).to_numpy(), list(RETRACTS)).any():

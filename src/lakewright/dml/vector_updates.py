@@ -51,7 +51,7 @@ def deleted_positions(store: TableStore, part: DataSplit) -> Deleted | None:
     if deletion is None:
         return None
     files = BucketReader(store, FileSchemas(store), part.partition_bytes, part.bucket)
-    return files.deleted(anchor_of(part), deletion)
+    return files.deleted_positions(anchor_of(part), deletion)
 
 
 def mark_deleted(job: ChangeJob, part: DataSplit, positions: RowPositions) -> AppliedChanges:

@@ -49,7 +49,7 @@ class TaskResults(Protocol):
         """One payload per task, by its number."""
 
     @property
-    def way(self) -> str:
+    def method(self) -> str:
         """How the rows reached the tasks, in one sentence; empty where the caller knows."""
 
     def has_losers(self) -> bool:

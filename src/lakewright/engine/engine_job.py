@@ -134,7 +134,7 @@ def _warn(store: TableStore, write_id: str, error: Exception) -> None:
 
 
 # ---- Errors of tasks -------------------------------------------------------------------------------------------------
-# The text is JSON and holds only plain values, so that reading it runs no code, whoever wrote it. Facts of other
+# The text is JSON and holds only plain values, so that reading it runs no code. Facts of other
 # types arrive as the text that shows them.
 
 _PLAIN = (str, bool, int, float, type(None))

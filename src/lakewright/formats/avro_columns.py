@@ -236,7 +236,7 @@ class _Decoder:
             case {"type": "int" | "long"} | "int" | "long":
                 return self._long(name, keep=keep)
             case "bytes" | "string" | {"type": "bytes" | "string"}:
-                return self._sized(name, keep=keep)
+                return self._read_sized(name, keep=keep)
             case _:
                 raise _UnusualError
 
@@ -252,7 +252,7 @@ class _Decoder:
 
         return read
 
-    def _sized(self, name: str, *, keep: bool) -> _Read:
+    def _read_sized(self, name: str, *, keep: bool) -> _Read:
         starts, sizes = np.zeros((2, self.total if keep else 0), np.int64)
         if keep:
             self.fields[name] = DecodedColumn(starts, sizes)

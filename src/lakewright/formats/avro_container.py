@@ -108,7 +108,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a block lies in a file, compressed, and how many records it has."""
+    """Where a block is in a file, compressed, and how many records it has."""
 
     count: int
     start: int
@@ -121,13 +121,13 @@ class Frame:
 def encode_header(schema: bytes, codec: Codec) -> tuple[bytes, bytes]:
     """Return the header of a file whose blocks are written one by one, and its sync marker."""
     sync = os.urandom(SYNC_BYTES)
-    header = _unsealed(schema, codec, sync, _SEAL_OF_HEADER)
-    return _sealed(header, len(header)), sync
+    header = _build_header(schema, codec, sync, _SEAL_OF_HEADER)
+    return _add_checksum(header, len(header)), sync
 
 
 def encode_block(count: int, packed: bytes, sync: bytes) -> bytes:
     """Return one block of compressed records."""
-    return encode_long(count) + _sized(packed) + sync
+    return encode_long(count) + _length_prefixed(packed) + sync
 
 
 def encode_file(schema: bytes, codec: Codec, blocks: Sequence[tuple[int, bytes]], salt: bytes = b"") -> bytes:
@@ -140,17 +140,17 @@ def encode_file(schema: bytes, codec: Codec, blocks: Sequence[tuple[int, bytes]]
     for _, packed in blocks:
         digest.update(packed)
     sync = digest.digest()[:SYNC_BYTES]
-    header = _unsealed(schema, codec, sync, _SEAL_OF_FILE)
-    return _sealed(header + b"".join(encode_block(*block, sync) for block in blocks), len(header))
+    header = _build_header(schema, codec, sync, _SEAL_OF_FILE)
+    return _add_checksum(header + b"".join(encode_block(*block, sync) for block in blocks), len(header))
 
 
-def _unsealed(schema: bytes, codec: Codec, sync: bytes, seal: bytes) -> bytes:
+def _build_header(schema: bytes, codec: Codec, sync: bytes, seal: bytes) -> bytes:
     metadata = {"avro.schema": schema, "avro.codec": codec.name.encode(), _SEAL_KEY: seal + _DIGITS}
-    entries = b"".join(_sized(key.encode()) + _sized(value) for key, value in metadata.items())
+    entries = b"".join(_length_prefixed(key.encode()) + _length_prefixed(value) for key, value in metadata.items())
     return _MAGIC + encode_long(len(metadata)) + entries + encode_long(0) + sync
 
 
-def _sealed(data: bytes, header_end: int) -> bytes:
+def _add_checksum(data: bytes, header_end: int) -> bytes:
     """Replace the zeros of the seal, which end the metadata of the header, by the checksum of the data."""
     end = header_end - SYNC_BYTES - len(encode_long(0))
     return data[: end - len(_DIGITS)] + b"%08x" % zlib.crc32(data) + data[end:]
@@ -313,7 +313,7 @@ def _unzstd(data: bytes) -> bytes:
 
 
 def _unsnappy(data: bytes) -> bytes:
-    out = _by_arrow(data[:-_CRC_BYTES], _unsigned(data, 0)[0], "snappy")
+    out = _by_arrow(data[:-_CRC_BYTES], _read_varint(data, 0)[0], "snappy")
     if _crc(out) != data[-_CRC_BYTES:]:
         raise ValueError("the checksum of a snappy block does not match")
     return out
@@ -349,11 +349,11 @@ def encode_long(value: int) -> bytes:
 
 def decode_long(data: bytes, at: int) -> tuple[int, int]:
     """Return a number in Avro's zigzag form, and the position behind it."""
-    value, at = _unsigned(data, at)
+    value, at = _read_varint(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for index in range(_VARINT_BYTES_MAX):
         if at + index >= len(data):
@@ -365,7 +365,7 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number has too many bytes")
 
 
-def _sized(value: bytes) -> bytes:
+def _length_prefixed(value: bytes) -> bytes:
     return encode_long(len(value)) + value
 
 
@@ -415,7 +415,7 @@ def file_schema(schema: object) -> FileSchema:
     return FileSchema(records[0], entry)
 
 
-def parsed(schema: object) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
+def compile_schema(schema: object) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
     """Return a schema in the form that fastavro encodes and decodes with."""
     try:
         return fastavro.parse_schema(schema)  # type: ignore[arg-type]  # it is checked
@@ -425,7 +425,7 @@ def parsed(schema: object) -> Any:  # noqa: ANN401 - fastavro's own kind of sche
 
 def block_schema(schema: FileSchema) -> Any:  # noqa: ANN401 - fastavro's own kind of schema
     """Return the schema by which fastavro codes a whole block: an array of records."""
-    return parsed({"type": "array", "items": schema.entry})
+    return compile_schema({"type": "array", "items": schema.entry})
 
 
 def check_readable(record: object, expected: object, place: str = "") -> None:
@@ -472,7 +472,7 @@ class _Checker:
             raise ValueError(f"its schema is more than {DEPTH_MAX} levels deep or has more than {NODES_MAX} parts")
         match schema:
             case str():
-                return self._named(schema, depth)
+                return self._resolve_type(schema, depth)
             case list():
                 return [self.plain(branch, depth + 1) for branch in schema]
             case {"type": "array", "items": items}:
@@ -502,7 +502,7 @@ class _Checker:
             case _:
                 raise ValueError("its schema has a definition that is cut short")
 
-    def _named(self, name: str, depth: int) -> AvroSchema:
+    def _resolve_type(self, name: str, depth: int) -> AvroSchema:
         if name in _PRIMITIVES:
             return name
         # A definition is stored only when it is complete, so a type that contains itself is not found here.

@@ -136,7 +136,7 @@ class FilePlan:
         )
 
     @classmethod
-    def moved(cls, schema: TableSchema, ids: Sequence[DataField] = (), *, source: int) -> FilePlan:
+    def for_copied_rows(cls, schema: TableSchema, ids: Sequence[DataField] = (), *, source: int) -> FilePlan:
         """Return the plan of files for rows of an append table that are copied from other files.
 
         `ids` are the system columns that the rows keep; without them row tracking would give the rows new numbers.
@@ -157,7 +157,9 @@ class FilePlan:
         )
 
     @classmethod
-    def keyed(cls, schema: TableSchema, *, level: int, source: int = APPEND, changelog: bool = False) -> FilePlan:
+    def for_keyed_rows(
+        cls, schema: TableSchema, *, level: int, source: int = APPEND, changelog: bool = False
+    ) -> FilePlan:
         """Return the plan of a primary-key table's data files of one level, or of its changelog files.
 
         Files are thin by default: they have no copies of the key columns, because every reader takes the key from the
@@ -250,17 +252,17 @@ class KeyedColumns:
     def key_stats(self, stats: Sequence[ColumnStats | None]) -> SimpleStats:
         """Return the statistics of the key columns, from those of all columns of the table."""
         of_key = [stats[self.fields.index(field)] for field in self.key]
-        return to_simple_stats([_reduced(column, _KEY_STATS) for column in of_key], self.key, dense=False)[0]
+        return to_simple_stats([_reduce_stats(column, _KEY_STATS) for column in of_key], self.key, dense=False)[0]
 
     def value_stats(
         self, stats: Sequence[ColumnStats | None], *, dense: bool
     ) -> tuple[SimpleStats, tuple[str, ...] | None]:
         """Return the statistics of the columns of the table."""
-        reduced = [_reduced(column, mode) for column, mode in zip(stats, self.modes, strict=True)]
+        reduced = [_reduce_stats(column, mode) for column, mode in zip(stats, self.modes, strict=True)]
         return to_simple_stats(reduced, self.fields, dense=dense)
 
 
-def _reduced(stats: ColumnStats | None, mode: StatsMode) -> ColumnStats | None:
+def _reduce_stats(stats: ColumnStats | None, mode: StatsMode) -> ColumnStats | None:
     """Return the part of the statistics that a mode includes."""
     if stats is None or mode == NONE:
         return None
@@ -271,7 +273,7 @@ def _reduced(stats: ColumnStats | None, mode: StatsMode) -> ColumnStats | None:
 
 # ---- Rolling files ---------------------------------------------------------------------------------------------------
 # A file is closed when it has reached the target size on disk or the target number of rows, and the next one begins
-# with the next row. Invariant: rows lie in files in the order in which they were given, a file is listed in `files`
+# with the next row. Invariant: rows are in files in the order in which they were given, a file is listed in `files`
 # only after its last byte is durable, and a file without rows is never opened.
 #
 # `write` does all of it. It consists of three steps, so that several threads can work on one file: `next_piece`
@@ -308,7 +310,7 @@ class NewFile:
     name: str
     path: str
     output: OutputFile
-    external_path: str | None = None  # the same path, if it lies outside the table
+    external_path: str | None = None  # the same path, if it is outside the table
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +333,7 @@ class _KeyRange:
     def add(self, rows: pa.Table) -> None:
         """Take rows into account, in file order."""
         if self._first is None:
-            self._first = self._encoded(rows, 0)
+            self._first = self._encode_key(rows, 0)
         last = rows.num_rows - 1
         self._last = rows.slice(last, 1)
         kinds = rows.column(VALUE_KIND.name).to_numpy()
@@ -341,9 +343,9 @@ class _KeyRange:
         """Return the first and the last key."""
         if self._first is None:
             return EMPTY_ROW, EMPTY_ROW
-        return self._first, self._encoded(self._last, 0)
+        return self._first, self._encode_key(self._last, 0)
 
-    def _encoded(self, rows: pa.Table, row: int) -> bytes:
+    def _encode_key(self, rows: pa.Table, row: int) -> bytes:
         values = [from_scalar(rows.column(field.name)[row], field.type) for field in self._key]
         return encode_row(values, [field.type for field in self._key])
 
@@ -462,7 +464,9 @@ class RollingFile:
             file.pending += 1
             expected = memory * self._shrink_of(file)
             file.expected_bytes += expected
-        return EncodedRows(part, part if file.keys is None else self._stored(part), apart, file, memory, expected)
+        return EncodedRows(
+            part, part if file.keys is None else self._with_stored_columns(part), apart, file, memory, expected
+        )
 
     def cut(self, filled: float) -> None:
         """Let the next rows begin a new file, if the current one has this part of the target size or of the rows."""
@@ -482,7 +486,7 @@ class RollingFile:
             self.finish()
         for side in self._side_files:
             side.write(piece.apart.select([field.name for field in side.fields]))
-        self._opened(file).append(piece.encoded)
+        self._open_file(file).append(piece.encoded)
         if file.keys is not None:
             file.keys.add(piece.rows)
         with self._lock:
@@ -520,7 +524,7 @@ class RollingFile:
             self.files += side.files  # the caller deletes them
             side.files.clear()
 
-    def _opened(self, file: _File) -> FileWriter:
+    def _open_file(self, file: _File) -> FileWriter:
         if file.writer is None:
             self._open = file
             file.new = self._new_file(self._plan)
@@ -533,7 +537,7 @@ class RollingFile:
                 raise
         return file.writer
 
-    def _stored(self, rows: pa.Table) -> pa.Table:
+    def _with_stored_columns(self, rows: pa.Table) -> pa.Table:
         """Return keyed rows with the columns of the file; copies of the key are the same memory."""
         columns = [rows.column(field.name.removeprefix(KEY_PREFIX)) for field in self._plan.fields]
         return pa.Table.from_arrays(columns, schema=self._schema)
@@ -651,7 +655,7 @@ class RollingBlobFile:
     def _write_chunk(self, values: pa.Array, kept: Sequence[bool] | None) -> None:
         refers = pc.fill_null(are_descriptors(values), False).to_pylist()  # noqa: FBT003 - Arrow's signature
         for row, value in enumerate(values):
-            writer = self._opened()
+            writer = self._open_file()
             if kept is not None and kept[row]:
                 writer.add_absent(PLACEHOLDER)
             elif not value.is_valid:
@@ -700,7 +704,7 @@ class RollingBlobFile:
             self._writer.discard()
         self._new = self._writer = None
 
-    def _opened(self) -> BlobFileWriter:
+    def _open_file(self) -> BlobFileWriter:
         if self._writer is None:
             self._new = self._new_file(self._plan)
             self._writer = BlobFileWriter(self._new.output)

@@ -193,7 +193,7 @@ class FileReader(Protocol):
 
 
 def overlap(first: int, count: int, within: range | None) -> bool:
-    """Return whether some of `count` rows from position `first` on lie within a range; None is all rows.
+    """Return whether some of `count` rows from position `first` on are within a range; None is all rows.
 
     >>> overlap(4, 2, range(5, 9)), overlap(4, 2, range(6, 9)), overlap(4, 2, None)
     (True, False, True)
@@ -397,6 +397,6 @@ class HoldingSink:
         """Keep everything that is written from now on in memory."""
         self._held = []
 
-    def held(self) -> bytes:
+    def take_held(self) -> bytes:
         """Return the bytes written since `hold`."""
         return b"".join(self._held or ())

@@ -183,7 +183,7 @@ class OrcFileReader:
                 continue
             to_canonical = self._shared_maps[field.name].to_maps if field.name in self._shared_maps else conform
             array = to_canonical(batch.column(index), target.type, self._missing)
-            columns.append(_stripped(array, field.type) if _has_char(field.type) else array)
+            columns.append(_strip_padding(array, field.type) if _has_char(field.type) else array)
         if not columns:
             return empty_batch(self._schema, batch.num_rows)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
@@ -197,20 +197,20 @@ def _has_char(dtype: DataType) -> bool:
     return any(leaf.root == "CHAR" for leaf in scalar_types(dtype))
 
 
-def _stripped(array: pa.Array, dtype: DataType) -> pa.Array:
+def _strip_padding(array: pa.Array, dtype: DataType) -> pa.Array:
     """Return an array without the blanks that pad CHAR values."""
     match dtype:
         case AtomicType():
             return pc.utf8_rtrim(array, " ") if dtype.root == "CHAR" else array
         case RowType():
-            children = [_stripped(array.field(i), field.type) for i, field in enumerate(dtype.fields)]
+            children = [_strip_padding(array.field(i), field.type) for i, field in enumerate(dtype.fields)]
             return rebuild_struct(array, array.type, children)
         case MapType() | MultisetType():
-            parts = [_stripped(array.keys, dtype.key), _stripped(array.items, dtype.value)]
+            parts = [_strip_padding(array.keys, dtype.key), _strip_padding(array.items, dtype.value)]
             fields = [array.type.key_field, array.type.item_field]
             return rebuild_list(array, array.type, pa.StructArray.from_arrays(parts, fields=fields))
         case ArrayType():
-            return rebuild_list(array, array.type, _stripped(array.values, dtype.element))
+            return rebuild_list(array, array.type, _strip_padding(array.values, dtype.element))
         case _:
             return array
 
@@ -310,7 +310,7 @@ class OrcFileWriter:
         start = self._sink.tell()
         self._sink.hold()
         self._writer.close()
-        held = self._sink.held()
+        held = self._sink.take_held()
         at = len(held) - read_postscript(held[-END_BYTES:]).tail_bytes
         self._output.write(held[:at] + make_checksum_trailer(self._sink.checksum) + held[at:])
         self._output.close()
@@ -341,7 +341,7 @@ def _stored_type(arrow: pa.DataType) -> pa.DataType:
 def _reshape(table: pa.Table, stored: pa.Schema) -> pa.Table:
     """Return rows in a form that Arrow's ORC writer writes correctly."""
     columns = [
-        pa.chunked_array([_unsliced(_reshape_array(chunk, field.type)) for chunk in column.chunks], field.type)
+        pa.chunked_array([_copy_slice(_reshape_array(chunk, field.type)) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, stored, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=stored)
@@ -364,7 +364,7 @@ def _reshape_array(array: pa.Array, stored: pa.DataType) -> pa.Array:
     return array if array.type == stored else array.view(stored)
 
 
-def _unsliced(array: pa.Array) -> pa.Array:
+def _copy_slice(array: pa.Array) -> pa.Array:
     """Return a nested array that is no slice of a larger one: of a slice, the writer would use nulls of other rows."""
     return array.take(pa.array(np.arange(len(array)))) if _is_sliced(array) else array
 

@@ -109,7 +109,7 @@ def _type(message: bytes) -> tuple[list[int], list[str]]:
     names: list[str] = []
     for key, value in _fields(message):
         if key == _SUBTYPES:
-            children += [value] if isinstance(value, int) else _packed(value)
+            children += [value] if isinstance(value, int) else _unpack_varints(value)
         elif key == _FIELD_NAMES and isinstance(value, bytes):
             names.append(value.decode())
     return children, names
@@ -214,7 +214,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         yield tag >> 3, value
 
 
-def _packed(data: bytes) -> list[int]:
+def _unpack_varints(data: bytes) -> list[int]:
     out = []
     at = 0
     while at < len(data):

@@ -535,12 +535,12 @@ class JoinedTail:
         self._move(tail, structs_of(metadata[_ROW_GROUPS]), shift)
 
     def finish(self, data_end: int) -> tuple[bytes, bytes]:
-        """Return the page indexes, which lie behind the last page, and the footer."""
+        """Return the page indexes, which are behind the last page, and the footer."""
         out = bytearray()
         for chunks, indexes in self._indexes:
             for chunk in chunks:  # their offsets count from the first index of the piece
                 for field in chunk.keys() & {_OFFSET_INDEX, _COLUMN_INDEX}:
-                    chunk[field] = _moved(chunk[field], data_end + len(out))
+                    chunk[field] = _shift_offset(chunk[field], data_end + len(out))
             out += indexes
         groups = self._metadata[_ROW_GROUPS]
         kind = groups.value.kind if isinstance(groups.value, Items) else STRUCT
@@ -551,13 +551,13 @@ class JoinedTail:
         chunks = [chunk for group in groups for chunk in structs_of(group[_COLUMNS])]
         for group in groups:
             if _GROUP_OFFSET in group:
-                group[_GROUP_OFFSET] = _moved(group[_GROUP_OFFSET], shift)
+                group[_GROUP_OFFSET] = _shift_offset(group[_GROUP_OFFSET], shift)
             if _ORDINAL in group:
                 group[_ORDINAL] = group[_ORDINAL]._replace(value=len(self._groups))
             self._groups.append(group)
         for chunk in chunks:
             if number_of(chunk.get(_CHUNK_OFFSET, _NONE)):  # zero means that it is not given
-                chunk[_CHUNK_OFFSET] = _moved(chunk[_CHUNK_OFFSET], shift)
+                chunk[_CHUNK_OFFSET] = _shift_offset(chunk[_CHUNK_OFFSET], shift)
             metadata = chunk[_METADATA].value
             if shift and isinstance(metadata, bytes):
                 chunk[_METADATA] = Field(STRUCT, moved_struct(metadata, _PAGE_OFFSETS, shift))
@@ -578,13 +578,13 @@ def _moved_indexes(tail: Tail, chunks: list[Struct], shift: int) -> bytes:
         if _COLUMN_INDEX in chunk:
             start = number_of(chunk[_COLUMN_INDEX]) - tail.data_end
             end = max(end, start + number_of(chunk[_COLUMN_INDEX + 1]))
-            chunk[_COLUMN_INDEX] = _moved(chunk[_COLUMN_INDEX], -tail.data_end)
+            chunk[_COLUMN_INDEX] = _shift_offset(chunk[_COLUMN_INDEX], -tail.data_end)
     out += tail.indexes[:end]
     for chunk in chunks:
         if _OFFSET_INDEX in chunk:
             index, _ = read_struct(tail.indexes, number_of(chunk[_OFFSET_INDEX]) - tail.data_end)
             for location in structs_of(index[_LOCATIONS]):
-                location[_LOCATION_OFFSET] = _moved(location[_LOCATION_OFFSET], shift)
+                location[_LOCATION_OFFSET] = _shift_offset(location[_LOCATION_OFFSET], shift)
             data = write_struct(index)
             chunk[_OFFSET_INDEX] = Field(I64, len(out))
             chunk[_OFFSET_INDEX_BYTES] = chunk[_OFFSET_INDEX_BYTES]._replace(value=len(data))
@@ -592,5 +592,5 @@ def _moved_indexes(tail: Tail, chunks: list[Struct], shift: int) -> bytes:
     return bytes(out)
 
 
-def _moved(field: Field, shift: int) -> Field:
+def _shift_offset(field: Field, shift: int) -> Field:
     return field._replace(value=number_of(field) + shift)

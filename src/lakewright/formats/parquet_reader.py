@@ -45,7 +45,7 @@ from lakewright.spec.types import BYTES_ROOTS, TEXT_ROOTS, DataField
 # ranges are cut into parts, because one connection gives less than the store.
 #
 # Invariant: what was not asked for, or was forgotten, is read from the file as if nothing were asked for. Bytes
-# are held from the request until `forget` names a later row group, so that whoever asks bounds the memory.
+# are held from the request until `forget` names a later row group, so that the caller bounds the memory.
 
 HOLE_BYTES = 256 * KIB  # up to this many bytes between two chunks are read with them
 AHEAD_BYTES = 32 * MIB  # how much is asked for before it is needed
@@ -101,7 +101,7 @@ class Wanted(NamedTuple):
     group: int
 
 
-def coalesced(wanted: Iterable[Wanted], hole_bytes: int) -> list[Wanted]:
+def coalesce_ranges(wanted: Iterable[Wanted], hole_bytes: int) -> list[Wanted]:
     """Return fewer ranges that hold the same bytes and short holes; each names the last group that needs it.
 
     >>> coalesced([Wanted(0, 10, 0), Wanted(500, 510, 0), Wanted(12, 20, 1)], hole_bytes=2)
@@ -166,7 +166,7 @@ class AheadInput:
     def ask(self, wanted: Iterable[Wanted]) -> None:
         """Ask for ranges, concurrently, unless they were asked for before; ranges outside of the file are left out."""
         new = [one for one in wanted if 0 <= one.start < one.end <= self._size and self._holding(*one[:2]) is None]
-        self._held += [self._begin(one) for one in coalesced(new, HOLE_BYTES)]
+        self._held += [self._begin(one) for one in coalesce_ranges(new, HOLE_BYTES)]
 
     def forget(self, before: int) -> None:
         """Drop the ranges that no row group from `before` on needs."""
@@ -258,7 +258,7 @@ class _Span:
             and self.decoded_bytes + group.decoded_bytes <= _DECODED_BYTES
         )
 
-    def extended(self, group: _Span) -> _Span:
+    def with_row_group(self, group: _Span) -> _Span:
         """Return the span with one more row group."""
         rows, size = self.row_count + group.row_count, self.decoded_bytes + group.decoded_bytes
         decoded = None if self.decoded is None else pa.concat_tables([self.decoded, group.decoded])
@@ -300,7 +300,7 @@ class ParquetFileReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield batches in file order, each with the position of its first row."""
         with translate_decode_errors(self._path):
-            spans = _joined(self._matching(self._groups(skip, within), skip), batch_rows or _DECODED_ROWS)
+            spans = _join_spans(self._matching(self._groups(skip, within), skip), batch_rows or _DECODED_ROWS)
         while True:
             with translate_decode_errors(self._path):
                 span = next(spans, None)
@@ -487,7 +487,7 @@ class ParquetFileReader:
         self._matched = [group for group in self._matched if group > span.groups[-1]]
         end = span.position + span.row_count
         self._certain = self._certain[bisect_left(self._certain, end, key=lambda group: group.position) :]
-        self._ahead.ask(self._wanted(span.groups, leaves))
+        self._ahead.ask(self._column_ranges(span.groups, leaves))
         self._ahead.ask(self._within_budget(self._certain, leaves, AHEAD_BYTES))
 
     def _ask_filtered(self, groups: Sequence[_Span], number: int, asked: int, leaves: Sequence[int]) -> int:
@@ -503,7 +503,9 @@ class ParquetFileReader:
         upcoming = groups[max(asked, number) : number + _FILTERED_GROUPS]
         wanted = self._within_budget(upcoming, self._leaves, LATENCY_BYTES)
         if not wanted or wanted[-1].group < groups[-1].groups[0]:  # with the other columns they are too many bytes
-            wanted = self._within_budget(upcoming, leaves, AHEAD_BYTES) or self._wanted(groups[number].groups, leaves)
+            wanted = self._within_budget(upcoming, leaves, AHEAD_BYTES) or self._column_ranges(
+                groups[number].groups, leaves
+            )
         self._ahead.ask(wanted)
         last = max((one.group for one in wanted), default=-1)
         return max(asked, bisect_right(groups, last, key=lambda group: group.groups[0]))
@@ -513,14 +515,14 @@ class ParquetFileReader:
         chosen: list[Wanted] = []
         size = rows = 0
         for group in groups:
-            wanted = self._wanted(group.groups, leaves)
+            wanted = self._column_ranges(group.groups, leaves)
             size, rows = size + sum(one.end - one.start for one in wanted), rows + group.row_count
             if size > bytes_max or rows > _DECODED_ROWS:
                 break
             chosen += wanted
         return chosen
 
-    def _wanted(self, groups: Sequence[int], leaves: Sequence[int]) -> list[Wanted]:
+    def _column_ranges(self, groups: Sequence[int], leaves: Sequence[int]) -> list[Wanted]:
         wanted = []
         for index in groups:
             group = self._metadata.row_group(index)
@@ -584,12 +586,12 @@ class ParquetFileReader:
                     )
 
 
-def _joined(groups: Iterable[_Span], rows_max: int) -> Iterator[_Span]:
+def _join_spans(groups: Iterable[_Span], rows_max: int) -> Iterator[_Span]:
     """Yield spans of neighbouring row groups, as large as the limits allow."""
     span: _Span | None = None
     for group in groups:
         if span is not None and span.can_extend(group, rows_max):
-            span = span.extended(group)
+            span = span.with_row_group(group)
             continue
         if span is not None:
             yield span

@@ -68,7 +68,7 @@ class Conversion:
     def convert_rows(self, batch: pa.Table | pa.RecordBatch) -> tuple[pa.Table, list[BadRow]]:
         """Return the rows that fit, and why the others do not."""
         try:
-            return self._converted(batch), []
+            return self._convert_batch(batch), []
         except _ColumnRefused:
             pass
         bad = {one.row: one for one in self._wrong_shapes(batch)}
@@ -77,9 +77,9 @@ class Conversion:
         bad |= {positions[one.row]: one for one in self._bisect(rest, 0)}
         kept = pa.array([row for row in range(batch.num_rows) if row not in bad], pa.int64())
         misfits = [BadRow(row, one.column, one.value, one.reason) for row, one in sorted(bad.items())]
-        return self._converted(batch.take(kept)), misfits
+        return self._convert_batch(batch.take(kept)), misfits
 
-    def _converted(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
+    def _convert_batch(self, batch: pa.Table | pa.RecordBatch) -> pa.Table:
         columns = [self._column(batch, name, target) for name, target in self.pairs]
         columns += [
             pa.repeat(to_array([cast_text(text, self._known[name].type)], self._known[name].type)[0], batch.num_rows)
@@ -128,7 +128,7 @@ class Conversion:
     def _bisect(self, batch: pa.Table | pa.RecordBatch, first: int) -> list[BadRow]:
         """Return the rows of a batch that do not fit, numbered from `first`."""
         try:
-            self._converted(batch)
+            self._convert_batch(batch)
         except _ColumnRefused as refused:
             if batch.num_rows == 1:
                 return [self._bad(batch, 0, refused, number=first)]
@@ -176,11 +176,13 @@ class BadRecord:
 
     def __str__(self) -> str:
         where = self.file if self.line is None else f"{self.file}, line {self.line}"
-        record = "" if self.line is not None or self.record is None else f" (in the record {_shown(self.record)})"
+        record = (
+            "" if self.line is not None or self.record is None else f" (in the record {_format_record(self.record)})"
+        )
         return f"{where}: {self.reason}{record}"
 
 
-def _shown(record: object) -> str:
+def _format_record(record: object) -> str:
     text = record if isinstance(record, str) else json.dumps(record, default=str)
     return text.strip()[:_SHOWN_CHARACTERS]
 

@@ -4,7 +4,7 @@ pick the snapshot -> create the table with the same schemas and options -> copy 
     threads, each checked by its size -> one commit, on an empty table
 
 Files keep their names, levels, sequence numbers, row ids and statistics; deletion vectors and indexes come along. Files
-that lay outside the source lie inside the copy. If it fails or is killed, at most an empty table is left with files
+that lay outside the source are inside the copy. If it fails or is killed, at most an empty table is left with files
 that nothing names; the same call goes on.
 """
 
@@ -114,7 +114,7 @@ def copy_table(  # noqa: PLR0913 - the call of a user
     copied = _files_of(source.store, snapshot, condition)
     result = _result(name, copied, dry_run=is_dry)
     if not is_dry:
-        target = _created(source.store, snapshot, target_catalog, name)
+        target = _create_target(source.store, snapshot, target_catalog, name)
         published = _commit(source.store, target, copied)
         if published is not None and condition is None:
             _copy_statistics(source.store, target, snapshot, published)
@@ -153,11 +153,11 @@ def _result(name: Identifier, copied: _Copied, *, dry_run: bool) -> CopyResult:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 
-def _created(source: TableStore, snapshot: Snapshot, catalog: Catalog, name: Identifier) -> TableStore:
+def _create_target(source: TableStore, snapshot: Snapshot, catalog: Catalog, name: Identifier) -> TableStore:
     """Create the table with all schemas up to that of the snapshot, or take the empty one of a call that was cut."""
     schemas = [schema for schema in source.schemas.all() if schema.id <= snapshot.schema_id]
     with suppress(TableAlreadyExistException):
-        catalog.create_table(name, _declared(schemas[0]))
+        catalog.create_table(name, _declared_schema(schemas[0]))
     store = catalog.get_table(name).store
     if store.snapshots.latest() is not None or schemas[0].id != 0 or not _agree(schemas[0], store.schemas.get(0)):
         raise TableAlreadyExistException(
@@ -178,7 +178,7 @@ def _created(source: TableStore, snapshot: Snapshot, catalog: Catalog, name: Ide
     return catalog.get_table(name).store
 
 
-def _declared(schema: TableSchema) -> Schema:
+def _declared_schema(schema: TableSchema) -> Schema:
     keys, primary = list(schema.partition_keys), list(schema.primary_keys)
     return Schema(list(schema.fields), keys, primary, _options(schema), schema.comment)
 
@@ -205,7 +205,7 @@ def _commit(source: TableStore, target: TableStore, copied: _Copied) -> Snapshot
         with ThreadPoolExecutor(_THREADS) as pool:
             for _ in pool.map(lambda pair: _copy(source, target, *pair), pairs.items()):
                 pass
-        return _published(target, _messages(target, copied))
+        return _publish_files(target, _messages(target, copied))
     except InvalidInputError as error:
         _remove(target, pairs)
         if "path" not in error.facts:
@@ -219,7 +219,7 @@ def _commit(source: TableStore, target: TableStore, copied: _Copied) -> Snapshot
         raise
 
 
-def _published(target: TableStore, messages: list[CommitMessage]) -> Snapshot | None:
+def _publish_files(target: TableStore, messages: list[CommitMessage]) -> Snapshot | None:
     committer = Committer(target, sole=True)
     if target.options.data_evolution_enabled:  # an append may not bring columns of rows that it adds itself
         return committer.overwrite(messages, dynamic=False)
@@ -278,7 +278,7 @@ def _copy(source: TableStore, target: TableStore, path: str, origin: tuple[str, 
 
 
 def _pairs(source: TableStore, target: TableStore, copied: _Copied) -> list[tuple[str, tuple[str, int]]]:
-    """Return the path of each new file, with the path and the size of the old one; -1 is a size that nobody records."""
+    """Return the path of each new file, with the path and the size of the old one; -1 is an unrecorded size."""
     pairs = []
     for entry in copied.entries:
         place, inside = source.partition_directory(entry.partition), replace(entry.file, external_path=None)

@@ -55,7 +55,7 @@ def create_table_from(  # noqa: PLR0913 - each argument is one choice of the cal
     schema, batches = _columns_and_batches(data, place)
     with with_table_name(place):
         declared = Schema(from_arrow_schema(schema), partition_keys, primary_keys, options, comment)
-    target = find_target(place, _opened(catalog), create=True)
+    target = find_target(place, _open_catalog(catalog), create=True)
     if target.table is not None or target.catalog is None or target.identifier is None:
         raise TableAlreadyExistException(
             f"{target.name} exists already: write into it with write_table, or choose another name", table=target.name
@@ -70,7 +70,7 @@ def create_table_from(  # noqa: PLR0913 - each argument is one choice of the cal
     return created.table
 
 
-def _opened(catalog: Catalog | Mapping[str, object] | PathLike | None) -> Catalog | None:
+def _open_catalog(catalog: Catalog | Mapping[str, object] | PathLike | None) -> Catalog | None:
     if isinstance(catalog, str | os.PathLike):
         return CatalogFactory.create({"warehouse": argument_checks.check_path("catalog", catalog)})
     if isinstance(catalog, Mapping):

@@ -161,13 +161,13 @@ def _parquet_stats(
     groups = [group_stats(metadata.row_group(at), fields, leaves) for at in range(metadata.num_row_groups)]
     for field in fields:
         parts = [of(field.name) for of in groups]
-        whole = _merged(parts)
+        whole = _merge_stats(parts)
         if whole is not None:
             found[field.name] = truncate(whole, _BOUND_LENGTH)
     return found
 
 
-def _merged(parts: Sequence[ColumnStats | None]) -> ColumnStats | None:
+def _merge_stats(parts: Sequence[ColumnStats | None]) -> ColumnStats | None:
     whole: ColumnStats | None = None
     for part in parts:
         if part is None or part.null_count is None:

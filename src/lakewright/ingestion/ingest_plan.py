@@ -309,7 +309,7 @@ class IngestPlan:
     partitions: Mapping[str, str] | None  # the partition that is replaced
     sources: tuple[SourceReport, ...]
     job_id: str | None = None
-    way: str | None = None  # how rows reach the tasks that write them; only a dry run sets it
+    method: str | None = None  # how rows reach the tasks that write them; only a dry run sets it
 
     def lines(self) -> list[str]:
         """Return the plan as text."""
@@ -323,10 +323,10 @@ class IngestPlan:
             out.append(f"from {source.name} ({source.format}{_size(source)})")
             out += [f"  warning: {warning}" for warning in source.warnings]
             out += [f"  {change}" for change in source.changes]
-        if self.way is not None:
+        if self.method is not None:
             width = max(map(len, self.columns))
             out += ["columns", *(f"  {name:<{width}}  {dtype}" for name, dtype in self.columns.items())]
-            out.append(f"rows would be written {self.way}")
+            out.append(f"rows would be written {self.method}")
         return out
 
 
@@ -390,7 +390,7 @@ class IngestResult(HtmlRepr):
             "duplicates": self.duplicates,
             "replayed": self.replayed,
             "dry_run": self.dry_run,
-            "way": self.plan.way if self.written is None else self.written.way,
+            "method": self.plan.method if self.written is None else self.written.method,
             "plan": asdict(self.plan),
         }
 

@@ -158,7 +158,7 @@ def run(
     check_renames([[f.name for f in one.fields] for one in opened], call.column_request)
     mappings = [_mapping_of(one, target, call.column_request) for one in opened]
     _check_same_columns(target, mappings, call)
-    added = _added(opened, mappings, call)
+    added = _added_columns(opened, mappings, call)
     fields = (*target.table_schema.fields, *added)
     mapped = list(zip(opened, mappings, strict=True))
     parts = [(one, _conversion(one, mapping, fields, target, call)) for one, mapping in mapped]
@@ -170,18 +170,18 @@ def run(
     evolved = (
         target
         if target.table is None
-        else replace(target, table=_evolved(target.table, parts, inside, call, stored=False))
+        else replace(target, table=_evolve_schema(target.table, parts, inside, call, stored=False))
     )
     plan = _plan(target, tuple(reports), call, evolved.table_schema.fields if adds else fields)
     if call.dry_run:
-        plan = replace(plan, way=engine.describe_write(target, parts, call))
+        plan = replace(plan, method=engine.describe_write(target, parts, call))
     call.report(plan)
     if call.dry_run:
         return IngestResult(plan, None, time.monotonic() - started)
     created = target.create_if_missing()
     bad = _bad_rows(target, call)
     try:
-        table = _evolved(created.table, parts, inside, call, stored=True)
+        table = _evolve_schema(created.table, parts, inside, call, stored=True)
         # Evolving the table may have widened the types of its columns.
         parts = [(one, replace(conversion, fields=tuple(table.fields))) for one, conversion in parts]
         written = engine.write(table, parts, call, bad)
@@ -320,7 +320,9 @@ def _common_size(one: AtomicType, other: AtomicType) -> AtomicType | None:
     return max(one, other, key=lambda dtype: dtype.precision) if one.root in TIMESTAMP_ROOTS else None
 
 
-def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], call: IngestCall) -> list[DataField]:
+def _added_columns(
+    opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], call: IngestCall
+) -> list[DataField]:
     """Return the columns that are added to the table, with their types."""
     types: dict[str, DataType] = {}
     untyped: set[str] = set()
@@ -330,7 +332,7 @@ def _added(opened: Sequence[OpenedSource], mappings: Sequence[ColumnMapping], ca
     return [DataField(-1, name, with_nullable(dtype, nullable=True)) for name, dtype in types.items()]
 
 
-def _evolved(
+def _evolve_schema(
     table: FileStoreTable,
     parts: Sequence[tuple[OpenedSource, Conversion]],
     inside: Sequence[Mapping[str, DataType]],

@@ -223,7 +223,7 @@ def _files(text: str, roots: Sequence[str], file_format: str | None) -> IngestSo
     return IngestSource(
         text,
         file_format or _common_format(text, files),
-        tuple(_escaped(path) for path in (*single, *bases)),
+        tuple(_escape_pattern(path) for path in (*single, *bases)),
         len(files),
         sum(one.bytes for one in local),
         columns,
@@ -247,7 +247,7 @@ def part_of(source: IngestSource, files: Sequence[LocalFile]) -> IngestSource:
         name=source.name
         if len(files) == len(source.local)
         else f"{source.name}: {names[0]}{_and_more(len(files) - 1)}",
-        paths=tuple(_escaped(Path(file.path)) for file in files),
+        paths=tuple(_escape_pattern(Path(file.path)) for file in files),
         files=len(files),
         bytes=sum(file.bytes for file in files),
         local=tuple(files),
@@ -289,7 +289,7 @@ def _bases(text: str, inside: Mapping[Path, Iterable[Path]]) -> tuple[list[Path]
     return sorted(bases), next(iter(columns), ())
 
 
-def _escaped(path: Path) -> str:
+def _escape_pattern(path: Path) -> str:
     return _SPECIAL.sub(r"\\\1", str(path.absolute()))
 
 

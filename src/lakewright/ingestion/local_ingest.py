@@ -150,7 +150,7 @@ class LocalEngine:
             job_id=call.job_id,
             progress=self.progress,
         )
-        return EngineResult(WriteResult(**asdict(result), tasks=1, way=_WAY), keys.duplicates())
+        return EngineResult(WriteResult(**asdict(result), tasks=1, method=_WAY), keys.duplicates())
 
 
 def _with_all_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -101,8 +101,8 @@ def list_files(storage: Storage, directory: str) -> DirectoryListing:
     for file in found:
         if tuple(file.values) != keys:
             raise InvalidInputError(
-                f"{file.path} lies in partitions by {_named(tuple(file.values))}, and {found[0].path} by "
-                f"{_named(keys)}: move one kind into a directory of its own",
+                f"{file.path} lies in partitions by {_format_keys(tuple(file.values))}, and {found[0].path} by "
+                f"{_format_keys(keys)}: move one kind into a directory of its own",
                 path=file.path,
             )
     return DirectoryListing(directory, tuple(found), tuple(left))
@@ -142,7 +142,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def _named(keys: Sequence[str]) -> str:
+def _format_keys(keys: Sequence[str]) -> str:
     return ", ".join(keys) or "nothing"
 
 
@@ -369,7 +369,7 @@ def migrate(  # noqa: PLR0913 - the call of a user
     _decide_schemas(migration)
     if is_dry:
         return _result(migration, None, started=started, dry_run=True)
-    table = _created(migration, existing)
+    table = _create_target(migration, existing)
     _place(migration, table.store)
     snapshot_id = _commit(migration, table.store)
     if not is_copy:
@@ -484,11 +484,13 @@ def _decide_partitions(migration: _Migration, given: Mapping[str, DataType]) -> 
                 path=inside,
                 column=key,
             )
-        migration.types[key] = given.get(key) or _guessed([one.found.values[key] for one in migration.files])
+        migration.types[key] = given.get(key) or _guess_partition_type(
+            [one.found.values[key] for one in migration.files]
+        )
     migration.files = [replace(one, partition=_partition(one.found, migration.types)) for one in migration.files]
 
 
-def _guessed(texts: Sequence[str | None]) -> AtomicType:
+def _guess_partition_type(texts: Sequence[str | None]) -> AtomicType:
     """Return BIGINT or DATE if all texts are such values as they would be written, else STRING."""
     dtype = STRING if "" in texts else guess(pa.array(texts, pa.string())).type
     return dtype if dtype.root in {"BIGINT", "DATE"} else STRING
@@ -516,7 +518,7 @@ def _decide_schemas(migration: _Migration) -> None:
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 
-def _declared(migration: _Migration, columns: Mapping[str, pa.DataType]) -> Schema:
+def _declared_schema(migration: _Migration, columns: Mapping[str, pa.DataType]) -> Schema:
     partition = {key: to_arrow_type(dtype) for key, dtype in migration.types.items()}
     whole = Schema.from_pyarrow_schema(pa.schema({**columns, **partition}))
     fields = [
@@ -527,13 +529,13 @@ def _declared(migration: _Migration, columns: Mapping[str, pa.DataType]) -> Sche
     return Schema(fields, list(migration.types), [], options)
 
 
-def _created(migration: _Migration, existing: FileStoreTable | None) -> FileStoreTable:
+def _create_target(migration: _Migration, existing: FileStoreTable | None) -> FileStoreTable:
     """Create the table, or take the empty one that an earlier call left, with all schemas that the files need."""
     catalog, name = migration.catalog, migration.name
     first, *more = migration.schemas
     if existing is None:
         with suppress(TableAlreadyExistException):  # another call for the same files makes it now
-            catalog.create_table(name, _declared(migration, first))
+            catalog.create_table(name, _declared_schema(migration, first))
     table = catalog.get_table(name)
     _check_empty(migration, table)
     for before, after in zip(migration.schemas, more, strict=False):
@@ -626,7 +628,7 @@ def _bring(migration: _Migration, store: TableStore, one: _Moving) -> None:
 
 def _must_copy(path: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{path} cannot move into the table without being copied: the table lies in an object store or on another file "
+        f"{path} cannot move into the table without being copied: the table is in an object store or on another file "
         "system; copy=True (--copy) copies the files and leaves the old ones",
         path=path,
     )
@@ -649,7 +651,7 @@ def copy_file(source: Storage, path: str, storage: Storage, target: str, *, size
 def _check_size(path: str, found: int, expected: int) -> None:
     if found != expected:
         raise InvalidInputError(
-            f"{path} has {found} bytes, where {expected} were expected: somebody is writing to it", path=path
+            f"{path} has {found} bytes, where {expected} were expected: another process is writing to it", path=path
         )
 
 

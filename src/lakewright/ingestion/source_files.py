@@ -88,13 +88,13 @@ def why_spark_is_needed(source: IngestSource, options: Mapping[str, str]) -> str
     return None if compressed is None else f"{compressed} is compressed in a way that only Spark reads"
 
 
-def _opened(path: str) -> pa.NativeFile:
+def _open_text(path: str) -> pa.NativeFile:
     return pa.input_stream(path, compression="detect")
 
 
 def text_lines(path: str, text_format: TextFormat) -> io.TextIOWrapper:
     """Open a file as text, whose lines keep their endings."""
-    return io.TextIOWrapper(_opened(path), encoding=text_format.python_encoding, newline="")
+    return io.TextIOWrapper(_open_text(path), encoding=text_format.python_encoding, newline="")
 
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def csv_batches(path: str, names: Sequence[str], text_format: TextFormat, skippe
         return "skip"
 
     header = 1 if text_format.header else 0
-    with _opened(path) as raw:
+    with _open_text(path) as raw:
         try:
             reader = pacsv.open_csv(
                 raw,
@@ -322,13 +322,13 @@ def find_csv_records(path: str, text_format: TextFormat, width: int, numbers: Co
     with text_lines(path, text_format) as raw:
         seen: list[str] = []
 
-        def remembered() -> Iterator[str]:
+        def record_lines() -> Iterator[str]:
             for line in raw:
                 seen.append(line)
                 yield line
 
         number, at, in_header = -1, 1, text_format.header
-        for record in _records(remembered(), text_format):
+        for record in _records(record_lines(), text_format):
             line, text = at, "".join(seen).rstrip("\r\n")
             at += len(seen)
             seen.clear()
@@ -360,7 +360,7 @@ class JsonBlock:
 def json_blocks(path: str, text_format: TextFormat, *, exact: bool, skipped: Skipped) -> Iterator[JsonBlock]:
     """Yield the records of a json file; with `exact`, numbers are texts with every digit of the file."""
     loads = partial(json.loads, parse_int=_Number, parse_float=_Number, parse_constant=_Number) if exact else json.loads
-    with _opened(path) as raw:
+    with _open_text(path) as raw:
         stream = io.BufferedReader(raw, BLOCK_BYTES)
         first = 1
         while lines := stream.readlines(BLOCK_BYTES):
@@ -492,7 +492,7 @@ def json_texts(
     arrays = []
     for name, kind in shapes.items():
         values = [record.get(name) for record in block.records]
-        texts, expected = _shaped(values, kind)
+        texts, expected = _to_texts(values, kind)
         arrays.append(texts)
         for at, shape in expected.items():
             shown = _json(values[at])[:80]
@@ -510,7 +510,7 @@ def json_texts(
     return fitting, batch.take(pa.array(good, pa.int64())), list(bad.values())
 
 
-def _shaped(values: list[object], kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+def _to_texts(values: list[object], kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
     """Return values as texts; values of another shape are null, and the shape they should have is returned."""
     try:
         return pa.array(values, kind), {}

@@ -193,7 +193,7 @@ def has_wrong_shape(array: pa.Array, dtype: DataType, settings: ParseSettings) -
     root = dtype.root if isinstance(dtype, AtomicType) else ""
     if not pa.types.is_string(array.type) or root not in _TYPE_PATTERNS or _pattern(root, settings) is not None:
         return pa.repeat(pa.scalar(False), len(array))  # noqa: FBT003 - Arrow's own argument
-    return pc.fill_null(pc.invert(_matches(_trimmed(array), _TYPE_PATTERNS[root])), False)  # noqa: FBT003 - as above
+    return pc.fill_null(pc.invert(_matches(_trim_texts(array), _TYPE_PATTERNS[root])), False)  # noqa: FBT003 - as above
 
 
 def _atomic(array: pa.Array, dtype: AtomicType, settings: ParseSettings) -> pa.Array:
@@ -206,7 +206,7 @@ def _atomic(array: pa.Array, dtype: AtomicType, settings: ParseSettings) -> pa.A
         return array.cast(pa.binary())
     if root not in _TYPE_PATTERNS:
         raise TypeMismatch(f"no text is a value of {dtype}; bring it in a parquet or orc file")
-    texts = _trimmed(array)
+    texts = _trim_texts(array)
     pattern = _pattern(root, settings)
     if pattern is None and not _all(_matches(texts, _TYPE_PATTERNS[root])):
         raise ValueMismatch(f"it is not {_EXPECTED.get(root, 'a number')}")
@@ -224,7 +224,7 @@ def _reason(message: str, root: str) -> str:
     return f"it is not {_EXPECTED.get(root, 'a number of this type')}, or out of range"
 
 
-def _trimmed(array: pa.Array) -> pa.Array:
+def _trim_texts(array: pa.Array) -> pa.Array:
     """Return texts without the space around them; a text of nothing but space is null."""
     texts = pc.utf8_trim_whitespace(array)
     return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
@@ -248,7 +248,7 @@ def _by_pattern(texts: pa.Array, dtype: AtomicType, pattern: str, settings: Pars
     if dtype.root == "DATE":
         return moments.cast(pa.timestamp("s")).cast(pa.date32())
     plain = moments.cast(pa.timestamp(time_unit(dtype.precision)))
-    return plain if dtype.root == "TIMESTAMP" else _zoned(plain, settings.zone, dtype)
+    return plain if dtype.root == "TIMESTAMP" else _localize_times(plain, settings.zone, dtype)
 
 
 def _value(texts: pa.Array, dtype: AtomicType, settings: ParseSettings) -> pa.Array:
@@ -261,13 +261,13 @@ def _value(texts: pa.Array, dtype: AtomicType, settings: ParseSettings) -> pa.Ar
         case "FLOAT" | "DOUBLE":
             return _float(texts, dtype)
         case "DATE":
-            return _padded(pc.replace_substring_regex(texts, r"[T ].*$", "")).cast(pa.date32())
+            return _pad_dates(pc.replace_substring_regex(texts, r"[T ].*$", "")).cast(pa.date32())
         case "TIME":
             clock = pc.replace_substring_regex(texts, r"^(\d):", r"0\1:")
             moments = pc.binary_join_element_wise("1970-01-01", _without_zeros(clock, 3), " ").cast(pa.timestamp("ms"))
             return moments.cast(pa.time32("ms"))
         case "TIMESTAMP":
-            return _without_zeros(_padded(texts), _digits(dtype)).cast(pa.timestamp(time_unit(dtype.precision)))
+            return _without_zeros(_pad_dates(texts), _digits(dtype)).cast(pa.timestamp(time_unit(dtype.precision)))
         case "TIMESTAMP_LTZ":
             return _with_zone(texts, dtype, settings.zone)
         case _:
@@ -291,7 +291,7 @@ def _float(texts: pa.Array, dtype: AtomicType) -> pa.Array:
     return values
 
 
-def _padded(texts: pa.Array) -> pa.Array:
+def _pad_dates(texts: pa.Array) -> pa.Array:
     """Return 2026-1-5 7:00 as 2026-01-05 07:00."""
     days = pc.replace_substring_regex(texts, r"^(\d{4})-(\d)-", r"\1-0\2-")
     days = pc.replace_substring_regex(days, r"^(\d{4}-\d{2})-(\d)([T ]|$)", r"\1-0\2\3")
@@ -310,16 +310,16 @@ def _without_zeros(texts: pa.Array, digits: int) -> pa.Array:
 
 def _with_zone(texts: pa.Array, dtype: AtomicType, zone: str) -> pa.Array:
     unit = time_unit(dtype.precision)
-    neat = _without_zeros(_padded(pc.replace_substring_regex(texts, r" ?(?:UTC|Z)$", "Z")), _digits(dtype))
+    neat = _without_zeros(_pad_dates(pc.replace_substring_regex(texts, r" ?(?:UTC|Z)$", "Z")), _digits(dtype))
     neat = pc.replace_substring_regex(neat, r" ([+-]\d{2})", r"\1")
     named = pc.match_substring_regex(neat, r"[T ].*(?:Z|[+-]\d{2}(?::?\d{2})?)$")
     nothing = pa.scalar(None, pa.string())
     with_zone = pc.if_else(named, neat, nothing).cast(pa.timestamp(unit, "UTC"))
     without = pc.if_else(named, nothing, neat).cast(pa.timestamp(unit))
-    return pc.coalesce(with_zone, _zoned(without, zone, dtype))
+    return pc.coalesce(with_zone, _localize_times(without, zone, dtype))
 
 
-def _zoned(moments: pa.Array, zone: str, dtype: AtomicType) -> pa.Array:
+def _localize_times(moments: pa.Array, zone: str, dtype: AtomicType) -> pa.Array:
     """Return times of a zone as instants; a time that occurs twice, when clocks go back, means the first."""
     zoned = pc.assume_timezone(moments, zone, ambiguous="earliest", nonexistent="latest")
     return zoned.cast(pa.timestamp(time_unit(dtype.precision), "UTC"))

@@ -1,7 +1,7 @@
 """PyTorch datasets over splits.
 
 Invariant: the shares of all ranks and of all workers of their data loaders are disjoint, and together they are
-the splits. Shares are equal to the row, except where rows of one key lie in several files and are merged.
+the splits. Shares are equal to the row, except where rows of one key are in several files and are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from lakewright.errors import InvalidInputError
 from lakewright.read.data_split import DataSplit
-from lakewright.read.split_planning import sharded
+from lakewright.read.split_planning import shard_splits
 from lakewright.read.table_read import TableRead
 from lakewright.spec import argument_checks
 
@@ -138,7 +138,7 @@ class StreamedRows(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
 
     def __getstate__(self) -> dict[str, object]:
         """Return what a worker gets that does not begin as a copy of this process: the rank of this one too."""
-        distributed = self._settings.auto_detect_rank and _distributed() is not None
+        distributed = self._settings.auto_detect_rank and _distributed_rank() is not None
         return {**self.__dict__, "_rank": rank_of(self._settings) if distributed else None}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -193,11 +193,11 @@ class StreamedRows(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         splits = self._share(self._at["share"], self._at["shares"])
         if settings.shuffle:
             order = random.Random(f"{settings.seed}-{self.epoch}-{rank}-{number}")  # noqa: S311 - a seed replays a run
-            batches = self._shuffled(splits, order)
+            batches = self._shuffle_splits(splits, order)
         else:
             batches = iter(self._read.to_arrow_batch_reader(splits, parallelism=self._threads))
         batches = _after(batches, self._given)
-        return self._counted(batches if settings.batch_size is None else sized_batches(batches, settings.batch_size))
+        return self._count_rows(batches if settings.batch_size is None else sized_batches(batches, settings.batch_size))
 
     def _rows_before(self, at: Mapping[str, int]) -> int:
         """Return how many rows an earlier run has given of the share that is read now, as the loaded state says."""
@@ -224,7 +224,7 @@ class StreamedRows(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
             self._word = digest.hexdigest()[:16]
         return self._word
 
-    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[object]:
+    def _count_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[object]:
         """Yield rows or batches in the form that was asked for, and count the rows that were given."""
         settings = self._settings
         for batch in batches:
@@ -240,9 +240,9 @@ class StreamedRows(IterableDataset):  # type: ignore[type-arg,misc,unused-ignore
         """Return the splits of one worker of all; a read with a limit is the first worker's alone."""
         if self._read.limit is not None:
             return self._splits if index == 0 else []
-        return sharded(self._splits, index, count)
+        return shard_splits(self._splits, index, count)
 
-    def _shuffled(self, splits: Sequence[DataSplit], order: random.Random) -> Iterator[pa.RecordBatch]:
+    def _shuffle_splits(self, splits: Sequence[DataSplit], order: random.Random) -> Iterator[pa.RecordBatch]:
         """Yield blocks of rows in random order, made of several splits at a time."""
         waiting = list(splits)
         order.shuffle(waiting)
@@ -262,7 +262,7 @@ def rank_of(settings: TorchSettings) -> tuple[int, int]:
         return settings.sharding_rank, settings.sharding_world_size
     if not settings.auto_detect_rank:
         return 0, 1
-    if (found := _distributed()) is not None:
+    if (found := _distributed_rank()) is not None:
         return found
     rank, size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and size is None:
@@ -275,7 +275,7 @@ def rank_of(settings: TorchSettings) -> tuple[int, int]:
     return int(rank), int(size)
 
 
-def _distributed() -> tuple[int, int] | None:
+def _distributed_rank() -> tuple[int, int] | None:
     """Return the rank and the number of ranks that torch.distributed knows; None if it was not started here."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
@@ -291,13 +291,13 @@ def sized_batches(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.R
         start = 0
         while count + batch.num_rows - start >= rows:
             taken = rows - count
-            yield _joined([*waiting, batch.slice(start, taken)])
+            yield _join_batches([*waiting, batch.slice(start, taken)])
             waiting, count, start = [], 0, start + taken
         if start < batch.num_rows:
             waiting.append(batch.slice(start))
             count += batch.num_rows - start
     if waiting:
-        yield _joined(waiting)
+        yield _join_batches(waiting)
 
 
 def to_tensors(batch: pa.RecordBatch) -> dict[str, object]:
@@ -352,7 +352,7 @@ def _after(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
         left = max(0, left - batch.num_rows)
 
 
-def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

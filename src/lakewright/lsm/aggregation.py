@@ -33,13 +33,13 @@ from lakewright.lsm.key_groups import (
     clear_deleted,
     merge_several,
     one_array,
-    picked,
+    pick_values,
     split_at_deletes,
     take_sorted_rows,
     without_other_rows,
 )
 from lakewright.lsm.key_order import sort_layers
-from lakewright.lsm.nested_aggregates import NESTED, list_of, unmatched
+from lakewright.lsm.nested_aggregates import NESTED, list_of, unmatched_retracts
 from lakewright.lsm.normalized_keys import UInt64Array, Words, column_parts, normalize_columns
 from lakewright.lsm.numeric_aggregates import add_up, multiply
 from lakewright.spec.binary_row import null_mask
@@ -54,7 +54,7 @@ from lakewright.spec.types import DataType
 Aggregate: TypeAlias = Callable[[pa.Array, ColumnSteps, ColumnFunction], pa.Array]
 
 
-def aggregated(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array:
+def aggregate_column(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array:
     """Return what a function makes of a column, one value per key."""
     if function.ignore_retract:
         steps = steps.only(steps.ops != RETRACT)
@@ -95,19 +95,19 @@ def last_non_null(column: pa.Array, steps: ColumnSteps) -> pa.Array:
     latest = steps.last(~late)
     empty = (latest == NONE) | (steps.ops[latest] == RETRACT) if len(steps) else latest == NONE
     after = late & (np.arange(len(steps)) > latest[steps.group])
-    return picked(column, steps.rows_at(np.where(empty, steps.first(after), latest)))
+    return pick_values(column, steps.rows_at(np.where(empty, steps.first(after), latest)))
 
 
 def _unless_retracted(column: pa.Array, steps: ColumnSteps, places: UInt64Array) -> pa.Array:
     rows = steps.rows_at(places)
     if steps.has(RETRACT):
         rows[steps.ops[places] == RETRACT] = NONE
-    return picked(column, rows)
+    return pick_values(column, rows)
 
 
 def first_value(column: pa.Array, steps: ColumnSteps) -> pa.Array:
     """Return the value of the first row of each key, even null."""
-    return picked(column, steps.rows_at(_first_places(steps)))
+    return pick_values(column, steps.rows_at(_first_places(steps)))
 
 
 def first_non_null(column: pa.Array, steps: ColumnSteps) -> pa.Array:
@@ -120,7 +120,7 @@ def first_non_null(column: pa.Array, steps: ColumnSteps) -> pa.Array:
         resets = steps.last(steps.ops == RESET)
         after = (steps.ops != RESET) & (np.arange(len(steps)) > resets[steps.group])
         rows = np.where(empty, steps.rows_at(steps.first(after)), rows)
-    return picked(column, rows)
+    return pick_values(column, rows)
 
 
 def _first_places(steps: ColumnSteps) -> UInt64Array:
@@ -147,7 +147,7 @@ def _extreme(column: pa.Array, steps: ColumnSteps, dtype: DataType, reduce: np.u
     starts = steps.starts
     best = reduce.reduceat(images, starts)
     lengths = np.diff(np.append(starts, len(steps)))
-    return picked(column, steps.rows_at(steps.first(images == np.repeat(best, lengths))))
+    return pick_values(column, steps.rows_at(steps.first(images == np.repeat(best, lengths))))
 
 
 def _images(values: pa.Array, dtype: DataType) -> Words:
@@ -199,7 +199,7 @@ def _distinct_texts(column: pa.Array, steps: ColumnSteps, delimiter: str) -> pa.
     return pa.array(out, column.type)
 
 
-def lost(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array | None:
+def lost_retracts(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array | None:
     """Return what the retracts of each key take from older rows that are not here, beyond what `aggregated` tells.
 
     The value, taken back from an older value before what `aggregated` returns is added to it, gives what all steps
@@ -217,7 +217,7 @@ def _lost_last(column: pa.Array, steps: ColumnSteps, _: ColumnFunction) -> pa.Ar
     rows = steps.rows_at(places)
     if len(steps):
         rows[steps.ops[places] != RETRACT] = NONE
-    return picked(column, rows)
+    return pick_values(column, rows)
 
 
 def _lost_factor(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array:
@@ -235,7 +235,7 @@ def _lost_entries(column: pa.Array, steps: ColumnSteps, function: ColumnFunction
 
 def _lost_elements(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array:
     """Return the elements that were taken back although no row here had brought them."""
-    return _lost_entries(column, steps, function) if function.distinct else unmatched(column, steps)
+    return _lost_entries(column, steps, function) if function.distinct else unmatched_retracts(column, steps)
 
 
 def _as_adds(steps: ColumnSteps) -> ColumnSteps:
@@ -319,7 +319,7 @@ class Aggregation:
         required = frozenset(field.name for field in schema.fields if not field.type.nullable)
         return cls(functions, remove, tuple(sequence), required)
 
-    def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
+    def needed_columns(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         """Return the same columns: each is made from itself alone."""
         return columns
 
@@ -393,7 +393,7 @@ class Aggregation:
         several = groups.only(np.repeat(groups.ends - groups.starts > 1, groups.ends - groups.starts))
         rows = several.rows
         steps = self._steps(several)
-        values = {name: lost(one_array(rows.column(name)), steps, f) for name, f in self.functions.items()}
+        values = {name: lost_retracts(one_array(rows.column(name)), steps, f) for name, f in self.functions.items()}
         found = [array.is_valid().to_numpy(zero_copy_only=False) for array in values.values() if array is not None]
         if not found:
             return None
@@ -442,9 +442,9 @@ class Aggregation:
             elif name in self.sequence:
                 # A retract has an age too. Without it the merged row would be the oldest of all.
                 ages = replace(steps, ops=np.where(steps.ops == RETRACT, ADD, steps.ops))
-                columns.append(aggregated(one_array(rows.column(name)), ages, self.functions[name]))
+                columns.append(aggregate_column(one_array(rows.column(name)), ages, self.functions[name]))
             elif name in self.functions:
-                columns.append(aggregated(one_array(rows.column(name)), steps, self.functions[name]))
+                columns.append(aggregate_column(one_array(rows.column(name)), steps, self.functions[name]))
             else:
                 columns.append(one_array(rows.column(name)).take(last))
         return pa.Table.from_arrays(columns, schema=rows.schema)

@@ -26,7 +26,7 @@ def equal_rows(left: pa.Table, right: pa.Table) -> Flags:
     """Say of each row whether the two tables, which have the same columns, agree in all of them."""
     same = np.ones(left.num_rows, np.bool_)
     for name in left.column_names:
-        same &= equal_values(_decoded(left.column(name)), _decoded(right.column(name)))
+        same &= equal_values(_decode_dictionary(left.column(name)), _decode_dictionary(right.column(name)))
     return same
 
 
@@ -112,7 +112,7 @@ def _valid(array: pa.Array) -> Flags:
     return valid
 
 
-def _decoded(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def _decode_dictionary(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return a column as one array, dictionaries decoded."""
     values = one_array(column) if isinstance(column, pa.ChunkedArray) else column
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
@@ -132,7 +132,7 @@ def key_changes(
     `is_after` says of each row whether it is of the side after. Keys whose two rows agree in the columns `compared` are
     left out; without such columns every key that both sides have counts as changed.
     """
-    ordered = key.sorted(rows)
+    ordered = key.sort_rows(rows)
     order = ordered.order
     first = np.flatnonzero(~ordered.new) - 1  # of each pair
     turned = first[is_after[order[first]]]  # pairs that begin with the row after

@@ -218,7 +218,7 @@ def _comparable(dtype: DataType) -> bool:
     return isinstance(dtype, AtomicType) and dtype.root not in _INCOMPARABLE
 
 
-def _unbounded(root: str) -> Callable[[DataType], bool]:
+def _unbounded_type(root: str) -> Callable[[DataType], bool]:
     return lambda dtype: isinstance(dtype, AtomicType) and dtype.root == root and dtype.length == UNBOUNDED
 
 
@@ -232,7 +232,7 @@ FITS: dict[str, tuple[str, Callable[[DataType], bool]]] = {
     LAST_NON_NULL: ("a column", lambda _: True),
     "first_value": ("a column", lambda _: True),
     "first_non_null_value": ("a column", lambda _: True),
-    "listagg": ("a STRING", _unbounded("VARCHAR")),
+    "listagg": ("a STRING", _unbounded_type("VARCHAR")),
     "bool_and": ("a BOOLEAN", _root_in(frozenset({"BOOLEAN"}))),
     "bool_or": ("a BOOLEAN", _root_in(frozenset({"BOOLEAN"}))),
     "collect": ("an ARRAY", lambda dtype: isinstance(dtype, ArrayType)),

@@ -76,7 +76,7 @@ class KeyGroups:
             layers.append(KeyGroups(self.rows, self.order[places], upto - counts, upto))
         return layers
 
-    def gathered(self) -> KeyGroups:
+    def gather_rows(self) -> KeyGroups:
         """Return the same groups with their rows, and no others, in order."""
         order = np.arange(len(self.order), dtype=np.int64)
         return KeyGroups(take_sorted_rows(self.rows, self.order), order, self.starts, self.ends)
@@ -85,7 +85,7 @@ class KeyGroups:
 class MergeFunction(Protocol):
     """What a merge engine does with the rows of one key, for all keys at once."""
 
-    def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
+    def needed_columns(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         """Return the columns a merge must read, besides key and sequence fields, to give these."""
 
     def check_kinds(self, kinds: AbstractSet[int]) -> None:
@@ -287,7 +287,7 @@ class ColumnSteps:
         return np.where(places >= 0, self.rows[places], NONE)
 
 
-def picked(column: pa.Array, rows: UInt64Array) -> pa.Array:
+def pick_values(column: pa.Array, rows: UInt64Array) -> pa.Array:
     """Return the values of some rows, null where a row is -1."""
     missing = rows < 0
     return column.take(pa.array(rows, mask=missing) if missing.any() else pa.array(rows))
@@ -301,4 +301,4 @@ def one_array(column: pa.ChunkedArray) -> pa.Array:
 
 def without_other_rows(groups: KeyGroups) -> KeyGroups:
     """Return the same groups; if most rows belong to no group, only rows of the groups are kept."""
-    return groups.gathered() if len(groups.order) * _FEW_STEPS < len(groups.rows) else groups
+    return groups.gather_rows() if len(groups.order) * _FEW_STEPS < len(groups.rows) else groups

@@ -52,12 +52,12 @@ class Sorted:
 
     def refine(self, layer: Layer) -> None:
         """Order the rows that are equal so far by one more word; rows that are still equal keep their order."""
-        at = _tied(self.new)
+        at = _tied_rows(self.new)
         if len(at) == 0:
             return
         rows, first = self.order.take(at), self.new.take(at)
         words = layer.words(rows)
-        wrong = _disordered(words, first)
+        wrong = _find_disorder(words, first)
         if len(wrong):
             inner = wrong.take(_order_inside(words.take(wrong), first.take(wrong)))
             words[wrong] = words.take(inner)
@@ -124,14 +124,14 @@ def _first_alone(count: int) -> Flags:
     return new
 
 
-def _tied(new: Flags) -> UInt64Array:
+def _tied_rows(new: Flags) -> UInt64Array:
     """Return the places of the rows that have an equal neighbour."""
     tied = np.logical_not(new)
     tied[:-1] |= tied[1:]
     return np.flatnonzero(tied)
 
 
-def _disordered(words: Words, first: Flags) -> UInt64Array:
+def _find_disorder(words: Words, first: Flags) -> UInt64Array:
     """Return the places in groups whose words do not ascend; `first` marks where a group begins."""
     falls = words[1:] < words[:-1]
     falls &= ~first[1:]
@@ -187,7 +187,7 @@ def packed_order(words: Words) -> UInt64Array:
     packed.sort()
     packed &= np.uint64((1 << place_bits) - 1)
     order = packed.view(np.int64)
-    return _mended(order, words) if lost else order
+    return _repair_order(order, words) if lost else order
 
 
 def radix_order(words: Words) -> UInt64Array:
@@ -196,10 +196,10 @@ def radix_order(words: Words) -> UInt64Array:
     bits = (int(words.max()) ^ int(words.min())).bit_length()
     if bits <= _RADIX_BITS:
         return _by_digits(words.astype(np.uint32), bits)
-    return _mended(_by_digits((words >> np.uint64(bits - _RADIX_BITS)).astype(np.uint32), _RADIX_BITS), words)
+    return _repair_order(_by_digits((words >> np.uint64(bits - _RADIX_BITS)).astype(np.uint32), _RADIX_BITS), words)
 
 
-def _mended(order: UInt64Array, words: Words) -> UInt64Array:
+def _repair_order(order: UInt64Array, words: Words) -> UInt64Array:
     """Return the order of words by all of their bits, from an order by the highest ones."""
     nearly = words.take(order)
     if not bool((nearly[1:] < nearly[:-1]).any()):
@@ -284,13 +284,13 @@ class KeyOrder:
         """The names of the key columns."""
         return tuple(field.name for field in self.fields)
 
-    def sorted(self, table: pa.Table) -> Sorted:
+    def sort_rows(self, table: pa.Table) -> Sorted:
         """Return the rows in key order, and which of them begin a new key."""
         return sorted_rows(table, self.columns)
 
     def order(self, table: pa.Table) -> UInt64Array:
         """Return the positions of the rows in key order; rows of one key keep their order."""
-        return self.sorted(table).order
+        return self.sort_rows(table).order
 
     def starts(self, table: pa.Table, order: UInt64Array | None = None) -> UInt64Array:
         """Return where each key begins in rows that are sorted, or that `order` sorts."""

@@ -82,12 +82,12 @@ class MergeRules:
         """The sequence fields of the table."""
         return tuple(column.field for column in self.sequence)
 
-    def needed(self, columns: Iterable[str]) -> tuple[str, ...]:
+    def needed_columns(self, columns: Iterable[str]) -> tuple[str, ...]:
         """Return the columns that a merge must read to give these, in schema order."""
         names = frozenset(columns)
         names |= {*self.key.names, *(field.name for field in self.sequence_fields)}
         if self.function is not None:
-            names |= self.function.needed(names)
+            names |= self.function.needed_columns(names)
         return tuple(name for name in self.schema.field_names if name in names)
 
     def fold(self, rows: pa.Table) -> pa.Table:
@@ -187,7 +187,7 @@ def merge_order(rows: pa.Table, spec: MergeRules, at: UInt64Array | None = None)
     """
     if at is not None:
         return _order_of_some(rows, spec, at)
-    ordered = spec.key.sorted(rows)
+    ordered = spec.key.sort_rows(rows)
     if spec.needs_lookup and LEVEL.name in rows.column_names:
         ordered = _nearest(ordered, rows.column(LEVEL.name).to_numpy())
     starts = np.flatnonzero(ordered.new)
@@ -200,7 +200,7 @@ def merge_order(rows: pa.Table, spec: MergeRules, at: UInt64Array | None = None)
 
 def _order_of_some(rows: pa.Table, spec: MergeRules, at: UInt64Array) -> KeyGroups:
     """Order the rows at some positions; where all keys differ, nothing but the keys is looked at."""
-    ordered = spec.key.sorted(take_rows(rows.select(spec.key.names), at))
+    ordered = spec.key.sort_rows(take_rows(rows.select(spec.key.names), at))
     if LEVEL.name not in rows.column_names and bool(ordered.new.all()):
         starts = np.arange(len(at))
         return KeyGroups(rows, at.take(ordered.order), starts, starts + 1)
@@ -261,7 +261,7 @@ def _nearest(ordered: Sorted, levels: UInt64Array) -> Sorted:
 def _winners(groups: KeyGroups, spec: MergeRules) -> UInt64Array:
     """Return the position of the row that wins each key; a key of several rows that are all ignored has none."""
     first_row = spec.engine.traits.keeps_first_row
-    ignored = _ignored(groups, spec) if spec.ignore_delete or not spec.engine.traits.accepts_deletes else None
+    ignored = _ignored_retracts(groups, spec) if spec.ignore_delete or not spec.engine.traits.accepts_deletes else None
     if ignored is None:
         return groups.order.take(groups.starts if first_row else groups.ends - 1)
     at = np.flatnonzero(~ignored)
@@ -271,7 +271,7 @@ def _winners(groups: KeyGroups, spec: MergeRules) -> UInt64Array:
     return groups.order.take(at[edge])
 
 
-def _ignored(groups: KeyGroups, spec: MergeRules) -> Flags | None:
+def _ignored_retracts(groups: KeyGroups, spec: MergeRules) -> Flags | None:
     """Say which places in the order hold retracts that do not count; None where there are none."""
     retracts = _retracts(groups.rows)
     if not retracts.any():

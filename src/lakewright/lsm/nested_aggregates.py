@@ -37,9 +37,9 @@ def codes(values: pa.Array) -> UInt64Array:
         numbers = row_codes([values.field(n) for n in range(values.type.num_fields)], len(values))
     elif pa.types.is_map(values.type):
         entries = row_codes([values.keys, values.items], len(values.keys)).tolist()
-        numbers = _numbered([frozenset(part) for part in _parts(values, entries)])
+        numbers = _number_values([frozenset(part) for part in _parts(values, entries)])
     elif pa.types.is_list(values.type):
-        numbers = _numbered([tuple(part) for part in _parts(values, codes(values.values).tolist())])
+        numbers = _number_values([tuple(part) for part in _parts(values, codes(values.values).tolist())])
     elif pa.types.is_fixed_size_list(values.type):
         vectors = codes(values.flatten()).reshape(-1, values.type.list_size)  # without those that are null
         numbers = np.full(len(values), -1, np.int64)
@@ -74,7 +74,7 @@ def _parts(lists: pa.Array, elements: Sequence[Hashable]) -> list[Sequence[Hasha
     return [elements[begin:end] for begin, end in pairwise(offsets)]
 
 
-def _numbered(values: Sequence[Hashable]) -> UInt64Array:
+def _number_values(values: Sequence[Hashable]) -> UInt64Array:
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], np.int64)
 
@@ -135,7 +135,7 @@ def collect(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> p
         return left
 
     fold = _Fold(combine, remove, late_last=True, first=(lambda new: combine((), new)))
-    return _built(fold.run(cells, steps), cells, column.type)
+    return _build_lists(fold.run(cells, steps), cells, column.type)
 
 
 def _firsts(entries: Entries, same: Sequence[int]) -> Entries:
@@ -145,7 +145,7 @@ def _firsts(entries: Entries, same: Sequence[int]) -> Entries:
     return list(kept.values())
 
 
-def unmatched(column: pa.Array, steps: ColumnSteps) -> pa.Array:
+def unmatched_retracts(column: pa.Array, steps: ColumnSteps) -> pa.Array:
     """Return the elements that the retracts of each key take away where no array before them has brought one."""
     cells = _Cells.of(column, steps.rows)
     same = codes(cells.entries).tolist()
@@ -160,7 +160,7 @@ def unmatched(column: pa.Array, steps: ColumnSteps) -> pa.Array:
                 held[key][same[entry]] -= 1
             else:
                 gone[key].append(entry)
-    return _built([entries or None for entries in gone], cells, column.type)
+    return _build_lists([entries or None for entries in gone], cells, column.type)
 
 
 def merge_map(column: pa.Array, steps: ColumnSteps, _: ColumnFunction) -> pa.Array:
@@ -176,7 +176,7 @@ def merge_map(column: pa.Array, steps: ColumnSteps, _: ColumnFunction) -> pa.Arr
         keys = {same[entry] for entry in gone}
         return [entry for entry in here if same[entry] not in keys]
 
-    return _built(_Fold(combine, remove).run(cells, steps), cells, column.type)
+    return _build_lists(_Fold(combine, remove).run(cells, steps), cells, column.type)
 
 
 def merge_map_with_keytime(column: pa.Array, steps: ColumnSteps, function: ColumnFunction) -> pa.Array:
@@ -198,7 +198,7 @@ def merge_map_with_keytime(column: pa.Array, steps: ColumnSteps, function: Colum
                 kept[same[entry]] = entry
         return list(kept.values())
 
-    return _built(_Fold(combine, _never).run(cells, steps), cells, column.type)
+    return _build_lists(_Fold(combine, _never).run(cells, steps), cells, column.type)
 
 
 def _before(time: bytes | None, other: bytes) -> bool:
@@ -215,7 +215,7 @@ def nested_update(column: pa.Array, steps: ColumnSteps, function: ColumnFunction
     ages = _ages(cells.entries, function)
     limit = function.count_limit
 
-    def upserted(entries: Iterable[int]) -> Entries:
+    def upsert_entries(entries: Iterable[int]) -> Entries:
         kept: dict[int, int] = {}
         for entry in entries:
             mine = kept.get(same[entry])
@@ -229,14 +229,14 @@ def nested_update(column: pa.Array, steps: ColumnSteps, function: ColumnFunction
                 return here
             more = [entry for entry in more if valid[entry]][: limit - len(here)]
         both = (*here, *more)
-        return upserted(both) if keyed else [entry for entry in both if valid[entry]]
+        return upsert_entries(both) if keyed else [entry for entry in both if valid[entry]]
 
     def remove(here: Entries, gone: Entries) -> Entries:
         keys = {same[entry] for entry in gone if valid[entry]}
-        mine = upserted(here) if keyed else [entry for entry in here if valid[entry]]
+        mine = upsert_entries(here) if keyed else [entry for entry in here if valid[entry]]
         return [entry for entry in mine if same[entry] not in keys]
 
-    return _built(_Fold(combine, remove).run(cells, steps), cells, column.type)
+    return _build_lists(_Fold(combine, remove).run(cells, steps), cells, column.type)
 
 
 def _part_codes(rows: pa.Array, names: Sequence[str]) -> UInt64Array:
@@ -358,7 +358,7 @@ def _owners(accumulators: Sequence[Entries | None]) -> UInt64Array:
     return np.repeat(np.arange(len(accumulators)), lengths)
 
 
-def _built(accumulators: Sequence[Entries | None], cells: _Cells, kind: pa.DataType) -> pa.Array:
+def _build_lists(accumulators: Sequence[Entries | None], cells: _Cells, kind: pa.DataType) -> pa.Array:
     chosen = [entry for entries in accumulators if entries is not None for entry in entries]
     present = np.array([entries is not None for entries in accumulators], np.bool_)
     return list_of(cells.entries.take(pa.array(chosen, pa.int64())), _owners(accumulators), present, kind)

@@ -203,7 +203,7 @@ class _Texts:
         return out
 
     def _words_at(self, at: UInt64Array, last: int) -> Words:
-        """Return the bytes at positions; near the end of all data, those that would lie behind it are zeros."""
+        """Return the bytes at positions; near the end of all data, those that would be behind it are zeros."""
         anywhere = np.ndarray((last + 1,), ">u8", self.data, strides=(1,))
         over = np.flatnonzero(at > last)
         if len(over) == 0:

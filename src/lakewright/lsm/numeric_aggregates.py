@@ -134,7 +134,7 @@ def _integer_sums(column: pa.Array, steps: ColumnSteps, function: ColumnFunction
         sums = np.add.reduceat(values, starts)
         fits = True
     else:
-        low, high = _carried(_limb_sums([values & _MASK, values >> _LIMB], retracts, starts))
+        low, high = _propagate_carries(_limb_sums([values & _MASK, values >> _LIMB], retracts, starts))
         fits = bool(np.all(high == high.astype(np.int32)))
         sums = (high << _LIMB) | low
     limit = 1 << (bits - 1)
@@ -152,7 +152,7 @@ def _limb_sums(limbs: _Limbs, retracts: Flags, starts: UInt64Array) -> _Limbs:
     return sums
 
 
-def _carried(limbs: _Limbs) -> _Limbs:
+def _propagate_carries(limbs: _Limbs) -> _Limbs:
     """Return the same numbers with all limbs but the highest between 0 and 2^32."""
     out = []
     carry: UInt64Array | int = 0
@@ -228,11 +228,11 @@ def _decimal_sums(column: pa.Array, steps: ColumnSteps, dtype: AtomicType) -> pa
     doubtful = np.add.reduceat(_sizes(low, high), starts) >= 10.0**dtype.precision * _MARGIN
     limbs = [(low & np.uint64(_MASK)).astype(np.int64), (low >> np.uint64(_LIMB)).astype(np.int64)]
     limbs += [high & _MASK, high >> _LIMB]
-    first, second, third, fourth = _carried(_limb_sums(limbs, retracts, starts))
+    first, second, third, fourth = _propagate_carries(_limb_sums(limbs, retracts, starts))
     sums = np.stack([(second << _LIMB) | first, (fourth << _LIMB) | third], axis=1)
     missing = np.zeros(len(sums), np.bool_)
     for key, span in _spans(steps, doubtful):
-        total = _exact_sum(_unscaled(halves[span]), steps.ops[span].tolist(), 10**dtype.precision)
+        total = _exact_sum(_unscaled_integers(halves[span]), steps.ops[span].tolist(), 10**dtype.precision)
         missing[key] = total is None
         sums[key] = np.frombuffer((total or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
     return _spread_decimals(sums, missing, steps, column.type)
@@ -259,7 +259,7 @@ def _exact_sum(values: Sequence[int], ops: Sequence[int], limit: int) -> int | N
     return total
 
 
-def _unscaled(halves: UInt64Array) -> list[int]:
+def _unscaled_integers(halves: UInt64Array) -> list[int]:
     """Return decimals as whole numbers, from their low and high halves."""
     return [(high << 64) | (low & (2**64 - 1)) for low, high in halves.tolist()]
 
@@ -280,7 +280,7 @@ def _decimal_products(column: pa.Array, steps: ColumnSteps, function: ColumnFunc
     products = np.zeros((len(starts), 2), np.int64)
     missing = np.zeros(len(starts), np.bool_)
     for key, span in _spans(steps, np.ones(len(starts), np.bool_)):
-        product = _exact_decimal_product(_unscaled(halves[span]), steps.ops[span].tolist(), function)
+        product = _exact_decimal_product(_unscaled_integers(halves[span]), steps.ops[span].tolist(), function)
         missing[key] = product is None
         products[key] = np.frombuffer((product or 0).to_bytes(_DECIMAL_BYTES, "little", signed=True), np.int64)
     return _spread_decimals(products, missing, steps, column.type)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakewright.errors import InvalidInputError
-from lakewright.lsm.aggregation import aggregated, check_retractable, last_non_null, last_value
+from lakewright.lsm.aggregation import aggregate_column, check_retractable, last_non_null, last_value
 from lakewright.lsm.column_functions import (
     LAST_NON_NULL,
     ColumnFunction,
@@ -213,7 +213,7 @@ class PartialUpdate:
                 option=_REMOVE.key(),
             )
 
-    def needed(self, columns: AbstractSet[str]) -> AbstractSet[str]:
+    def needed_columns(self, columns: AbstractSet[str]) -> AbstractSet[str]:
         """Return the columns themselves and the sequence fields that say what happens to them."""
         out = set(columns)
         for group in self.groups:
@@ -299,11 +299,11 @@ class PartialUpdate:
             return column.take(pa.array(plan.latest))
         group = next((n for n, g in enumerate(plan.sequences) if name in g.names or name in g.columns), None)
         if group is None:
-            return last_non_null(column, plan.ungrouped())
+            return last_non_null(column, plan.steps_without_group())
         if name in plan.sequences[group].names:
             return last_value(column, plan.of_sequence(group))
         if name in self.functions:
-            return aggregated(column, plan.of_aggregate(group), self.functions[name])
+            return aggregate_column(column, plan.of_aggregate(group), self.functions[name])
         return last_value(column, plan.of_plain(group))
 
     def _plan(self, groups: KeyGroups) -> _Plan:
@@ -384,7 +384,7 @@ class _Plan:
             deleted,
         )
 
-    def ungrouped(self) -> ColumnSteps:
+    def steps_without_group(self) -> ColumnSteps:
         """Return the steps of a column in no group: retracts do not touch it."""
         return self._steps(np.where(self.retracts, _SKIP, ADD))
 

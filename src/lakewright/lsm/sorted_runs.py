@@ -133,7 +133,7 @@ def _section(bounded: Sequence[tuple[Key, Key, DataFile]]) -> Section:
 
 
 def max_level(options: TableOptions, files: Iterable[DataFile]) -> int:
-    """Return the deepest level of a bucket: what `num-levels` says, or deeper where files lie deeper."""
+    """Return the deepest level of a bucket: what `num-levels` says, or deeper where files are deeper."""
     return max((options.level_count - 1, *(file.level for file in files)))
 
 
@@ -167,7 +167,7 @@ def merge_runs(
     that gives the same in the same order with several threads.
     """
     with closing(key_ranges(runs, spec, memory_bytes=memory_bytes)) as pieces:
-        for rows in each(partial(_merged, spec), pieces):
+        for rows in each(partial(_merge_parts, spec), pieces):
             if len(rows):
                 yield rows
 
@@ -180,7 +180,7 @@ def key_ranges(
         yield from _cut(parts, spec.key)
 
 
-def _merged(spec: MergeRules, parts: Sequence[pa.Table]) -> pa.Table:
+def _merge_parts(spec: MergeRules, parts: Sequence[pa.Table]) -> pa.Table:
     """Return all rows of some keys as one row per key, in key order."""
     apart = in_key_order(parts, spec.key)
     rows = spec.fold(pa.concat_tables(parts)) if apart is None else pa.concat_tables(apart)

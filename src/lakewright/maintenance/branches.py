@@ -1,7 +1,6 @@
 """Create, drop, rename, fast-forward branches.
 
-Names come in; a branch is made, dropped, renamed, or becomes the state of the current branch. Manifests and data files
-are shared by all branches, so none is copied or removed here.
+Manifests and data files are shared by all branches, so none is copied or removed here.
 
 Invariant: on disks a branch appears and disappears in one step, by the renaming of its directory. An object store
 cannot do that: there the schema with the lowest number is written last and deleted first, and a branch without it is
@@ -39,7 +38,7 @@ from lakewright.maintenance.rollback import (
     check_covered,
     fill_gaps,
     is_pin,
-    pinned,
+    pin_snapshot,
     publish_above,
     remove_changelogs,
     remove_left_pins,
@@ -93,7 +92,7 @@ def create_branch(store: TableStore, name: str, tag: str | None = None, *, snaps
         return
     target = store.layout.for_branch(name)
     if _is_whole(store, target) or (store.storage.renames_atomically and name in _names(store)):
-        raise _taken(store, name)
+        raise _branch_exists_error(store, name)
     source = _source(store, tag, snapshot_id)
     files = _first_files(store, tag, source)
     store.check_same_table()
@@ -138,12 +137,12 @@ def rename_branch(store: TableStore, old: str, new: str) -> None:
     source, target = store.layout.for_branch(old), store.layout.for_branch(new)
     if store.storage.renames_atomically:
         if new in _names(store):
-            raise _taken(store, new)
+            raise _branch_exists_error(store, new)
         store.check_same_table()
         try:
             store.storage.rename_directory(source.branch_root, target.branch_root)
         except FileExistsError as cause:
-            raise _taken(store, new) from cause
+            raise _branch_exists_error(store, new) from cause
         except FileNotFoundError as cause:
             raise _missing(store, old, _names(store)) from cause
         return
@@ -152,7 +151,7 @@ def rename_branch(store: TableStore, old: str, new: str) -> None:
         raise _incomplete(store, old)
     store.check_same_table()
     if _is_whole(store, target):
-        raise _taken(store, new)
+        raise _branch_exists_error(store, new)
     _install(store, target, files)
     _remove(store, source)
 
@@ -227,7 +226,7 @@ def _fast_forward(store: TableStore, name: str, *, allow_loss: bool, dry_run: bo
         return FastForwardResult(name, None)
     if owner is None and not _is_whole(store, source):
         raise _incomplete(store, name)
-    newest = _parsed(wanted[max(wanted)], source, max(wanted))
+    newest = _parse_snapshot(wanted[max(wanted)], source, max(wanted))
     store.manifests.without_cache().files_of(newest)  # raises an error if it cannot be read
     store.check_same_table()
     tags = Tags(store.storage, source)
@@ -273,7 +272,7 @@ def _fast_forward(store: TableStore, name: str, *, allow_loss: bool, dry_run: bo
 def _pinned_on(store: TableStore, source: Layout, newest: Snapshot) -> Iterator[None]:
     """Keep the files of the newest snapshot of another branch by a tag of that branch."""
     try:
-        with pinned(Tags(store.storage, source), newest):
+        with pin_snapshot(Tags(store.storage, source), newest):
             yield
     except NotFoundError:
         # If the branch was dropped, the tag has made its directory anew on a disk.
@@ -304,11 +303,11 @@ class _Common:
         there = self.wanted.get(snapshot.id)
         if there is None:
             return False
-        one = _parsed(there, self.source, snapshot.id)
+        one = _parse_snapshot(there, self.source, snapshot.id)
         return is_same_commit(snapshot, one) or snapshot.properties.get(_FORWARDED) == one.delta_manifest_list
 
     def snapshots(self) -> list[Snapshot]:
-        return [_parsed(data, self.source, snapshot_id) for snapshot_id, data in self.wanted.items()]
+        return [_parse_snapshot(data, self.source, snapshot_id) for snapshot_id, data in self.wanted.items()]
 
 
 def _removed_by(
@@ -333,7 +332,7 @@ def _removed_by(
     if latest is not None and ids and not _is_past(latest, common, there.values()):
         found = [(i, store.snapshots.find(i)) for i in ids]
         lost = tuple(i for i, one in found if one is None or one.commit_kind not in _ROWS_STAY)
-        if lost and _has_same_files(store, latest, _parsed(common.wanted[newest], common.source, newest)):
+        if lost and _has_same_files(store, latest, _parse_snapshot(common.wanted[newest], common.source, newest)):
             lost = ()
     return FastForwardResult(name, newest, ids, lost, tuple(gone))
 
@@ -405,7 +404,7 @@ def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: in
 def _first_new(store: TableStore, wanted: Mapping[int, bytes], source: Layout) -> int:
     """Return the first id of the other branch whose snapshot the current branch lacks, or has in another form."""
     for snapshot_id in sorted(wanted):
-        own, there = store.snapshots.find(snapshot_id), _parsed(wanted[snapshot_id], source, snapshot_id)
+        own, there = store.snapshots.find(snapshot_id), _parse_snapshot(wanted[snapshot_id], source, snapshot_id)
         # An earlier fast-forward wrote the lists of a snapshot anew if the numbers of schemas differ.
         if own is None or (
             not is_same_commit(own, there) and own.properties.get(_FORWARDED) != there.delta_manifest_list
@@ -439,7 +438,7 @@ class _TakenSchemas:
     def _snapshot_file(self, data: bytes, snapshot_id: int) -> bytes:
         if not self._are_renumbered:
             return data
-        return to_json(self.snapshot(_parsed(data, self.source, snapshot_id))).encode()
+        return to_json(self.snapshot(_parse_snapshot(data, self.source, snapshot_id))).encode()
 
     def tags(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the files of tags with the numbers that the schemas have here."""
@@ -593,7 +592,7 @@ def _following(schema: TableSchema, own: Sequence[TableSchema]) -> TableSchema |
 
 def _put_schema(store: TableStore, schema: TableSchema) -> bool:
     """Write a schema file, or find that it is there; False if another schema has the number."""
-    with store.home.locked():
+    with store.home.hold_lock():
         return store.schemas.create(schema) or store.schemas.get(schema.id) == schema
 
 
@@ -659,7 +658,7 @@ def _files_of_tag(store: TableStore, tag_name: str) -> dict[str, bytes]:
     data = to_json(tag.snapshot).encode()  # the snapshot file itself may have expired
     with suppress(FileNotFoundError):
         stored = store.storage.read(layout.snapshot_file(snapshot_id))
-        data = stored if is_same_commit(_parsed(stored, layout, snapshot_id), tag.snapshot) else data
+        data = stored if is_same_commit(_parse_snapshot(stored, layout, snapshot_id), tag.snapshot) else data
     try:
         body = store.storage.read(layout.tag_file(tag_name))
     except FileNotFoundError as cause:
@@ -719,7 +718,7 @@ def _inner(layout: Layout, path: str) -> str:
     return path.removeprefix(f"{layout.branch_root}/")
 
 
-def _parsed(data: bytes, layout: Layout, snapshot_id: int) -> Snapshot:
+def _parse_snapshot(data: bytes, layout: Layout, snapshot_id: int) -> Snapshot:
     return snapshot_from_json(data, path=layout.snapshot_file(snapshot_id))
 
 
@@ -737,13 +736,13 @@ def _install(store: TableStore, target: Layout, files: Mapping[str, bytes]) -> N
             storage.rename_directory(staged, target.branch_root)
         except FileExistsError as cause:
             storage.delete_directory(staged)
-            raise _taken(store, target.branch) from cause
+            raise _branch_exists_error(store, target.branch) from cause
         except FileNotFoundError as cause:
             store.check_same_table()
-            raise _disturbed(store, target.branch) from cause
+            raise _removed_files_error(store, target.branch) from cause
         if not files.keys() <= {_inner(target, info.path) for info in storage.walk(target.branch_root)}:
             _remove(store, target)
-            raise _disturbed(store, target.branch)
+            raise _removed_files_error(store, target.branch)
         return
     *rest, last = files
     for path in rest:
@@ -754,7 +753,7 @@ def _install(store: TableStore, target: Layout, files: Mapping[str, bytes]) -> N
     if {_inner(target, info.path) for info in storage.walk(target.branch_root)} - set(files):
         raise _incomplete(store, target.branch)
     if not storage.create(f"{target.branch_root}/{last}", files[last]):
-        raise _taken(store, target.branch)
+        raise _branch_exists_error(store, target.branch)
 
 
 def _remove(store: TableStore, layout: Layout) -> None:
@@ -809,13 +808,13 @@ def _missing(store: TableStore, name: str, known: Sequence[str]) -> BranchNotExi
     )
 
 
-def _taken(store: TableStore, name: str) -> BranchAlreadyExistException:
+def _branch_exists_error(store: TableStore, name: str) -> BranchAlreadyExistException:
     return BranchAlreadyExistException(
         f"{store.name}: branch {name!r} already exists; drop it, or choose another name", table=store.name, branch=name
     )
 
 
-def _disturbed(store: TableStore, name: str) -> CommitContentionError:
+def _removed_files_error(store: TableStore, name: str) -> CommitContentionError:
     return CommitContentionError(
         f"{store.name}: others removed files of branch {name!r} while it was made, as an orphan removal with a short "
         "'older_than' does; make the branch again",

@@ -6,8 +6,8 @@ says whether the directory was empty then. Readers of any implementation ignore 
 
 Invariant: nothing is deleted in the directory of another table, that is at or below a directory with schema or snapshot
 files that is not the table's own, with links resolved, whatever an option, a schema or a manifest says. A file outside
-that snapshots of the table name is deleted if nobody has claimed its directory, or the table itself has. A file that
-nothing names is deleted only if the table claimed the directory while it was empty, and nobody else has since.
+that snapshots of the table name is deleted if no table has claimed its directory, or the table itself has. A file that
+nothing names is deleted only if the table claimed the directory while it was empty, and no other table has since.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def claim(storage: Storage, layout: Layout, schema: TableSchema, identity: str) 
 
 
 def places_files(schema: TableSchema) -> bool:
-    """Return whether new files go outside; options that clash are refused by whoever writes."""
+    """Return whether new files go outside; options that clash are refused by writers."""
     try:
         return external_paths(schema.table_options) is not None
     except InvalidInputError:

@@ -80,7 +80,7 @@ def remove_orphans(
     limit = today - DAY_MILLIS if older_than_millis is None else older_than_millis
     if limit > today:
         raise InvalidInputError(
-            f"{store.name}: older_than lies in the future ({limit}); files of writers at work would be removed",
+            f"{store.name}: older_than is in the future ({limit}); files of writers at work would be removed",
             table=store.name,
         )
     store.check_same_table()
@@ -202,7 +202,7 @@ def is_own(store: TableStore, directory: str) -> bool:
 
 
 def own_directories(store: TableStore, directories: Iterable[str]) -> frozenset[str]:
-    """Return those of some directories that are reached from the table's without a link, or lie at an external path."""
+    """Return those of some directories that are reached from the table's without a link, or are at an external path."""
     steps = {directory: _steps(store.layout.root.rstrip("/"), directory) for directory in directories}
     parents = sorted({parent for way in steps.values() for _, parent in way or ()})
     listed = dict(zip(parents, map_concurrently(store.storage, store.storage.list_directories, parents), strict=True))
@@ -227,7 +227,7 @@ def _steps(root: str, directory: str) -> list[tuple[str, str]] | None:
 
 
 def _data_files(store: TableStore, directory: str, levels: int, *, outside: bool = False) -> Iterator[FileInfo]:
-    """Yield the files in the bucket directories that lie below as many partition directories as there are keys.
+    """Yield the files in the bucket directories that are below as many partition directories as there are keys.
 
     Outside the table the directory of a bucket may have further ones, made from the hashes of file names.
     """
@@ -236,7 +236,7 @@ def _data_files(store: TableStore, directory: str, levels: int, *, outside: bool
         if outside and _is_others(store, inner):
             continue
         if levels:
-            if "=" in name:  # directories of metadata lie beside those of partitions, and have no '='
+            if "=" in name:  # directories of metadata are beside those of partitions, and have no '='
                 yield from _data_files(store, inner, levels - 1, outside=outside)
         elif name.startswith("bucket-"):
             found = store.storage.walk(inner) if outside else store.storage.list(inner)
@@ -306,7 +306,7 @@ def _add_used_names(store: TableStore, used: set[str]) -> None:
     for layout in branch_layouts(store):
         if not SchemaFiles(store.storage, layout).ids():
             raise CorruptTableError(
-                f"{store.name}: branch {layout.branch} has no schema, so nobody can say which files it uses; "
+                f"{store.name}: branch {layout.branch} has no schema, so it is unknown which files it uses; "
                 "repair or drop the branch first",
                 table=store.name,
                 path=layout.schema_directory,

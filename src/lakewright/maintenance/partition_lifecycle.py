@@ -168,7 +168,7 @@ def _check_rule(store: TableStore, rule: ExpiryRule) -> None:
         )
 
 
-# Whether a partition is old, None: nobody knows its time.
+# Whether a partition is old, None: its time is unknown.
 _IsOld = Callable[[bytes, Sequence[ManifestEntry]], bool | None]
 
 
@@ -286,13 +286,15 @@ def _actions(store: TableStore, custom: CustomAction | None, now_millis: int | N
             case "custom" if custom is not None:
                 pass
             case "custom":
-                raise _refused(
+                raise _unsupported_action(
                     store, "custom", "it calls a class of Java: give mark_partition_done a function (custom=)"
                 )
             case "done-partition":
-                raise _refused(store, "done-partition", "it adds a partition to a metastore, which no catalog here has")
+                raise _unsupported_action(
+                    store, "done-partition", "it adds a partition to a metastore, which no catalog here has"
+                )
             case other:
-                raise _refused(store, other, f"the actions are {', '.join(_NAMES)}")
+                raise _unsupported_action(store, other, f"the actions are {', '.join(_NAMES)}")
     if custom is not None:
         yield lambda partition: custom(store.partition_spec(partition))
 
@@ -301,7 +303,7 @@ def _directory(store: TableStore, partition: bytes) -> str:
     return f"{store.layout.root}/{store.partition_directory(partition)}"
 
 
-def _refused(store: TableStore, action: str, reason: str) -> UnsupportedError:
+def _unsupported_action(store: TableStore, action: str, reason: str) -> UnsupportedError:
     option = TableOptions.partition_mark_done_action.key()
     return UnsupportedError(
         f"{store.name}: the action {action!r} of {option!r} is not carried out: {reason}; or set the option to "
@@ -334,8 +336,8 @@ def _reporter(store: TableStore) -> _Action:
         failure = _post(url, json.dumps(said).encode())
         if failure is not None:
             raise CatalogServerError(
-                f"{store.name}: the server {_shown(url)} of {option.key()!r} did not take the report of the partition "
-                f"{said['partition']}: {failure}; mark it again when the server works",
+                f"{store.name}: the server {_redact_url(url)} of {option.key()!r} did not take the report of the "
+                f"partition {said['partition']}: {failure}; mark it again when the server works",
                 table=store.name,
                 perhaps_done=True,
             )
@@ -356,7 +358,7 @@ def _post(url: str, body: bytes) -> str | None:
         try:
             request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - http(s) only
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-                return _judged(answer.read())
+                return _find_failure(answer.read())
         except HTTPError as error:
             failure = f"it answered {error.code}"
             error.close()
@@ -367,7 +369,7 @@ def _post(url: str, body: bytes) -> str | None:
     return failure
 
 
-def _judged(answer: bytes) -> str | None:
+def _find_failure(answer: bytes) -> str | None:
     """Return None for an answer that says success, else what it says."""
     try:
         result = json.loads(answer)["result"]
@@ -376,7 +378,7 @@ def _judged(answer: bytes) -> str | None:
     return None if str(result).upper() == "SUCCESS" else f"its 'result' is {str(result)[:100]!r}, not 'SUCCESS'"
 
 
-def _shown(url: str) -> str:
+def _redact_url(url: str) -> str:
     """Return an address without what may be secret in it: the name of a user, a password, and the query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

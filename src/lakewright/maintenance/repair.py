@@ -179,7 +179,7 @@ def _newest(store: TableStore) -> Iterator[RepairStep]:
         except CorruptTableError as error:
             yield RepairStep(SNAPSHOT, store.layout.snapshot_file(snapshot_id), error.message, repaired=False)
         except NotFoundError:
-            return  # somebody rolled it back
+            return  # it was rolled back
 
 
 def _hints(store: TableStore, *, dry_run: bool) -> Iterator[RepairStep]:
@@ -226,7 +226,7 @@ def _what_is_wrong(store: TableStore, name: str) -> tuple[str, bool] | None:
     except CorruptTableError as error:
         return f"it cannot be read ({error.message})", True
     except NotFoundError:
-        return None  # somebody deleted it
+        return None  # it was deleted
     if not missing:
         return None
     return f"{len(missing)} of its {len(entries)} data files are missing", len(missing) == len(entries)

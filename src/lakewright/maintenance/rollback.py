@@ -81,7 +81,7 @@ def is_pin(tag: str) -> bool:
 
 
 @contextmanager
-def pinned(tags: Tags, snapshot: Snapshot) -> Iterator[str]:
+def pin_snapshot(tags: Tags, snapshot: Snapshot) -> Iterator[str]:
     """Keep the files of a snapshot by a tag until the block ends, and yield the name of the tag.
 
     A snapshot that has expired is a NotFoundError.
@@ -167,7 +167,7 @@ def publish_above(
         cover = publish_state(store, target, since, only_on_it=only_on_it, is_cover=True)
         copy = None
         while cover.id <= above:
-            copy = copy or unchanged(store, target)
+            copy = copy or write_unchanged(store, target)
             following = replace(copy, id=cover.id + 1, commit_user=str(uuid.uuid4()), uuid=str(uuid.uuid4()))
             if not _is_ours(store, target, publisher.publish(following, cover)):
                 break
@@ -179,7 +179,7 @@ def publish_above(
     raise _contention(store, target)
 
 
-def unchanged(store: TableStore, target: Snapshot) -> Snapshot:
+def write_unchanged(store: TableStore, target: Snapshot) -> Snapshot:
     """Write the manifest lists of a snapshot that has the state of another one and changes nothing, and return it.
 
     A property marks it: it may come after a snapshot of another state.
@@ -306,7 +306,7 @@ def _discard(store: TableStore, draft: _Draft) -> None:
 #
 # Invariant: readers see the state before or the target, never one between, also if the rollback is cut short; the
 # same rollback, called again, finishes it. The target is read, with its manifests, before anything is removed. What
-# somebody commits on top of the new snapshot or of a copy stays, and then those below it stay too. A commit of
+# a commit on top of the new snapshot or of a copy stays, and then those below it stay too. A commit of
 # lakewright that was planned on a removed snapshot finds that out and plans again; other engines do not look, so let
 # their writers rest. Of two calls that change the history, the one whose snapshot on top came later decides: the
 # other ends when it finds its own gone.
@@ -384,7 +384,7 @@ def _rollback(store: TableStore, snapshot: Snapshot, from_snapshot: int | None) 
         _remove_tags(store, result.tags)  # another engine may have gone back and left them
         remove_changelogs(store, snapshot.id + 1, MAX_LONG)
     else:
-        with pinned(store.tags, snapshot):
+        with pin_snapshot(store.tags, snapshot):
             is_there = store.snapshots.holds(snapshot)
             cover = publish_state(store, snapshot, latest, from_snapshot=from_snapshot, is_cover=True)
             with below_cover(store, cover, snapshot.id):
@@ -423,11 +423,11 @@ def _restore(store: TableStore, snapshot: Snapshot, from_snapshot: int | None, *
         return latest
     if store.home.history is not None:
         return publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
-    with pinned(store.tags, snapshot) as pin:
+    with pin_snapshot(store.tags, snapshot) as pin:
         published = publish_state(store, snapshot, latest, from_snapshot=from_snapshot)
         with _not_finished(store, published, "no tag protects it"):
             if not tagged and _brings_back(store, latest, published):
-                # The snapshot itself may have expired by now. If somebody has gone back and removed the pin as well,
+                # The snapshot itself may have expired by now. If a rollback has happened and removed the pin as well,
                 # there is nothing left to protect; the state was published all the same.
                 with suppress(NotFoundError):
                     store.tags.create(f"{RESTORED}{snapshot.id}-{uuid.uuid4()}", snapshot, kept_by=pin)
@@ -490,7 +490,7 @@ def replace_between(
     between = [snapshot_id for snapshot_id in store.snapshots.ids() if first_id <= snapshot_id < cover.id]
     if not between:
         return [cover]
-    state = unchanged(store, kept)
+    state = write_unchanged(store, kept)
     copies = [replace(state, id=snapshot_id) for snapshot_id in reversed(between)]
 
     def put(copy: Snapshot) -> None:
@@ -545,11 +545,11 @@ def fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapsh
     """Put back a snapshot that an expiry has removed, and copies of it below the one on top.
 
     Its files are pinned. The newest is put first, so that this makes no gap in the ids. An expiry removes the oldest
-    snapshots first: if there is an older one, somebody went back to that. Return the copies, newest first.
+    snapshots first: if there is an older one, a rollback went back to that. Return the copies, newest first.
     """
     ids = store.snapshots.ids()
     missing = sorted({*range(kept.id + 1, cover.id)} - {*ids}, reverse=True)
-    state = unchanged(store, kept) if missing else kept
+    state = write_unchanged(store, kept) if missing else kept
     copies = [replace(state, id=snapshot_id) for snapshot_id in missing]
     for snapshot in (*copies, kept) if ids and ids[0] > kept.id else copies:
         store.storage.create(store.layout.snapshot_file(snapshot.id), to_json(snapshot).encode())

@@ -220,11 +220,11 @@ def _parts(array: pa.Array, parts: pa.Array) -> pa.Array:
 
 def _changed_values(array: pa.Array, old: AtomicType, new: AtomicType, name: str) -> Iterator[CastFailure]:
     try:
-        changed = _changed(array, old, new)
+        changed = _find_changed_values(array, old, new)
     except (InvalidInputError, pa.ArrowException):
         unreadable = _unreadable(array, old, new)
         if unreadable:
-            shown = f"{_shown(unreadable[0], old)}, which is none of its values"
+            shown = f"{_format_scalar(unreadable[0], old)}, which is none of its values"
             count = pc.sum(pc.is_in(array, pa.array(unreadable, array.type))).as_py()
             yield CastFailure(name, old, new, count, shown, at_least=True, unreadable=True)
         return
@@ -232,10 +232,12 @@ def _changed_values(array: pa.Array, old: AtomicType, new: AtomicType, name: str
     if count:
         value = array.filter(changed).slice(0, 1)
         read = cast_array(value, old, new)[0]
-        yield CastFailure(name, old, new, count, f"{_shown(value[0], old)}, which would read as {_shown(read, new)}")
+        yield CastFailure(
+            name, old, new, count, f"{_format_scalar(value[0], old)}, which would read as {_format_scalar(read, new)}"
+        )
 
 
-def _changed(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
+def _find_changed_values(array: pa.Array, old: AtomicType, new: AtomicType) -> pa.Array:
     """Return which values are others after a cast; what cannot be cast at all raises."""
     cast = cast_array(array, old, new)
     if new.root in TEXT_ROOTS and not keeps_all_values(old, new):
@@ -290,7 +292,7 @@ def _unreadable(array: pa.Array, old: AtomicType, new: AtomicType) -> list[pa.Sc
     return values
 
 
-def _shown(value: pa.Scalar, dtype: AtomicType) -> str:
+def _format_scalar(value: pa.Scalar, dtype: AtomicType) -> str:
     if not value.is_valid:
         return "null"
     # The nearest FLOAT prints as the DOUBLE did; as a DOUBLE it shows its own digits.

@@ -203,7 +203,7 @@ def expire_snapshots(
         same.result()
     if files.oldest_kept is not None:
         _remove_snapshots(store, expiring, files.oldest_kept, keep_changelogs=changelogs is not None)
-    files.keep_referenced()  # somebody may have tagged a snapshot before its file was deleted
+    files.keep_referenced()  # a tag may have been made of a snapshot before its file was deleted
     files.keep_new(frozenset(ids[place:]))
     files.delete()
     return result
@@ -533,7 +533,7 @@ class _FilesToDelete:
         return tuple(self._keepers)
 
     def check(self) -> None:
-        """Raise CorruptTableError if a file lies outside the table."""
+        """Raise CorruptTableError if a file is outside the table."""
         for path in (path for group in self._groups() for path in group):
             check_inside(self.store, path)
 

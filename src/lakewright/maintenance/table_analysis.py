@@ -92,16 +92,16 @@ def value_hashes(values: pa.Array) -> Hashes:
         words = words[values.offset : values.offset + len(values)]
         mixed = np.zeros(len(values), np.uint64)
         for column in words.T:
-            mixed = _mixed(mixed ^ column)
+            mixed = _mix_hashes(mixed ^ column)
         return mixed
     if pa.types.is_floating(kind):
         numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0  # -0.0 becomes 0.0
-        return _mixed(np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64))
+        return _mix_hashes(np.where(np.isnan(numbers), np.nan, numbers).view(np.uint64))
     if pa.types.is_boolean(kind):
         values = values.cast(pa.uint8())
     elif pa.types.is_temporal(kind):
         values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())  # noqa: PLR2004 - bits of a number
-    return _mixed(values.cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64))
+    return _mix_hashes(values.cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64))
 
 
 def _byte_hashes(values: pa.Array) -> Hashes:
@@ -110,7 +110,7 @@ def _byte_hashes(values: pa.Array) -> Hashes:
     starts, lengths = offsets[:-1], np.diff(offsets)
     stored = values.buffers()[2]
     data = np.frombuffer(stored, np.uint8) if stored is not None and stored.size else np.zeros(1, np.uint8)
-    hashes = _mixed(lengths.astype(np.uint64))
+    hashes = _mix_hashes(lengths.astype(np.uint64))
     active = np.flatnonzero((lengths > 0) & (lengths <= _LONG))
     for first in range(0, _LONG, _WORD):
         active = active[lengths[active] > first]
@@ -120,14 +120,14 @@ def _byte_hashes(values: pa.Array) -> Hashes:
         inside = at < lengths[active, None]
         places = np.where(inside, starts[active, None] + at, 0)
         words = np.where(inside, data[places], 0).astype(np.uint8).view(np.uint64)[:, 0]
-        hashes[active] = _mixed(hashes[active] ^ words)
+        hashes[active] = _mix_hashes(hashes[active] ^ words)
     for row in np.flatnonzero(lengths > _LONG).tolist():
         digest = hashlib.blake2b(data[starts[row] : offsets[row + 1]].tobytes(), digest_size=_WORD).digest()
         hashes[row] = int.from_bytes(digest, "little")
     return hashes
 
 
-def _mixed(words: Hashes) -> Hashes:
+def _mix_hashes(words: Hashes) -> Hashes:
     """Spread the bits of each word over the whole of it, one to one; overflow wraps, as it shall."""
     mixed = words + _STEP
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1

@@ -227,7 +227,7 @@ def _mark_complete(store: TableStore, name: str) -> None:
 
 
 def delete_tag(store: TableStore, name: str) -> None:
-    """Delete a tag and, first, the file that says that it is complete. It is no error if somebody else was faster."""
+    """Delete a tag and, first, the file that says that it is complete; no error if another process was faster."""
     if store.options.tag_create_success_file:
         store.storage.delete(_success_file(store, name))
     with suppress(TagNotExistException):

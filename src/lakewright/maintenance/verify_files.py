@@ -102,15 +102,15 @@ def _bound_faults(column: DataField, recorded: ColumnStats, actual: ColumnStats,
     # ORC files lose the sign of a fraction in the second before 1970.
     slack = _SECOND if orc and root == "TIMESTAMP" else 0
     low, high = actual.min, actual.max
-    said = f"the column {column.name} has values from {_shown(low)} to {_shown(high)}, where"
-    said = f"{said} {_shown(recorded.min)} to {_shown(recorded.max)} is recorded"
+    said = f"the column {column.name} has values from {_format_value(low)} to {_format_value(high)}, where"
+    said = f"{said} {_format_value(recorded.min)} to {_format_value(recorded.max)} is recorded"
     if low is not None and (_below(low, recorded.min, slack) or _below(recorded.max, high, slack)):
         yield "column-statistics", said
     elif not orc and root != "CHAR" and (actual.all_null or low is not None) and _too_wide(recorded, actual):
         yield "wide-statistics", said
 
 
-def _shown(value: Value) -> str:
+def _format_value(value: Value) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}..."  # noqa: PLR2004 - what fits a line
 
@@ -181,11 +181,11 @@ class KeyCheck:
 
 
 def _key_text(key: Key | None) -> str:
-    return ", ".join(_shown(part[0] if part else None) for part in key or ())  # type: ignore[arg-type]
+    return ", ".join(_format_value(part[0] if part else None) for part in key or ())  # type: ignore[arg-type]
 
 
 def _shown_row(values: Sequence[Value]) -> str:
-    return ", ".join(map(_shown, values))
+    return ", ".join(map(_format_value, values))
 
 
 @dataclass(slots=True)
@@ -278,7 +278,9 @@ class PartitionCheck:
             for scalar in found[:_VALUES_MAX]:
                 there = from_scalar(scalar, column.type)
                 if encode_row([there], [column.type]) != expected:
-                    self._wrong.setdefault(column.name, f"{_shown(there)} where its partition has {_shown(value)}")
+                    self._wrong.setdefault(
+                        column.name, f"{_format_value(there)} where its partition has {_format_value(value)}"
+                    )
 
     def faults(self) -> Iterator[Fault]:
         """Yield the columns with values of other partitions."""
@@ -380,7 +382,7 @@ class FileChecker:
             store = self._store(task.branch)
             path = store.layout.data_file(store.partition_directory(task.partition), task.bucket, file)
             with _noting(findings, path):
-                report = self._checked(store, task, path, findings)
+                report = self._check_file(store, task, path, findings)
         return FileReport(tuple(findings), report.rows, file.file_size, report.id_runs)
 
     def _store(self, branch: str) -> TableStore:
@@ -394,12 +396,12 @@ class FileChecker:
             self._schemas[key] = store.schemas.get(schema_id)
         return self._schemas[key]
 
-    def _checked(self, store: TableStore, task: FileTask, path: str, findings: list[Finding]) -> FileReport:
+    def _check_file(self, store: TableStore, task: FileTask, path: str, findings: list[Finding]) -> FileReport:
         file = task.file
         if is_blob_file(file):
             self._check_blobs(store, file, path, findings)
             return FileReport()
-        with translate_decode_errors(path), _opened(store, file, path, ()) as reader:
+        with translate_decode_errors(path), _open_data_file(store, file, path, ()) as reader:
             if reader.row_count != file.row_count:
                 text = f"{path} has {pluralize(reader.row_count, 'row')} where {file.row_count} are recorded"
                 findings.append(finding("row-count", path, text))
@@ -410,9 +412,9 @@ class FileChecker:
         if self.depth != FULL_DEPTH:
             return FileReport(rows=count_rows([file]))
         schema = self._schema(store, file.schema_id)
-        columns = _held(schema, file, stored)
+        columns = _columns_to_read(schema, file, stored)
         checks = list(_checks(store, schema, task, columns, stored))
-        with translate_decode_errors(path), _opened(store, file, path, columns) as reader:
+        with translate_decode_errors(path), _open_data_file(store, file, path, columns) as reader:
             count = _read_all(reader, checks)
         if count not in {reader.row_count, file.row_count}:
             findings.append(finding("row-count", path, f"{path} gave {pluralize(count, 'row')}"))
@@ -449,7 +451,7 @@ def _noting(findings: list[Finding], path: str) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(store: TableStore, file: DataFile, path: str, fields: Sequence[DataField]) -> Iterator[FileReader]:
+def _open_data_file(store: TableStore, file: DataFile, path: str, fields: Sequence[DataField]) -> Iterator[FileReader]:
     source = store.storage.open_input(path, size=file.file_size)
     reader = open_reader(file_format_of(file.file_name), source, path=path, size=file.file_size, fields=fields)
     try:
@@ -480,7 +482,7 @@ def _check_side_index(store: TableStore, path: str, findings: list[Finding]) -> 
             raise CorruptTableError(f"{path} does not begin like a file index", path=path)
 
 
-def _held(schema: TableSchema, file: DataFile, stored: Sequence[str]) -> tuple[DataField, ...]:
+def _columns_to_read(schema: TableSchema, file: DataFile, stored: Sequence[str]) -> tuple[DataField, ...]:
     """Return the columns to read: those of the file's schema, and the system columns that the file holds."""
     system: tuple[DataField, ...] = ROW_TRACKING_FIELDS
     if schema.primary_keys:

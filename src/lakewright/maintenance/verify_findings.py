@@ -140,7 +140,7 @@ class Findings:
     """Collects findings, each once, with the files of the states (snapshots, tags) that they were found in."""
 
     _found: dict[Finding, str | None] = field(default_factory=dict)
-    # Set once a file that names others could not be read: nobody can say then which files are in use.
+    # Set once a file that names others could not be read: then it is unknown which files are in use.
     incomplete: bool = False
 
     def add(self, kind: str, path: str, message: str, *, state: str | None = None) -> None:
@@ -174,7 +174,7 @@ class Findings:
         """Return the files of the states in which something was found."""
         return {state for state in self._found.values() if state is not None}
 
-    def sorted(self, *, without: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
+    def sort_findings(self, *, without: frozenset[str] = frozenset()) -> tuple[Finding, ...]:
         """Return the findings, the worst first, except those of some states."""
         kept = (one for one, state in self._found.items() if state not in without)
         return tuple(sorted(kept, key=lambda f: (SEVERITIES.index(f.severity), f.path, f.kind, f.message)))

@@ -84,7 +84,7 @@ def branch_store(store: TableStore, name: str) -> TableStore:
     schema = SchemaFiles(store.storage, layout).latest()
     if schema is None:
         raise CorruptTableError(
-            f"{store.name}: branch {name} has no schema, so nobody can say which files it uses",
+            f"{store.name}: branch {name} has no schema, so it is unknown which files it uses",
             table=store.name,
             path=layout.schema_directory,
         )
@@ -550,7 +550,7 @@ class BranchWalk:
         self.findings.add(kind, self.path_of(entry, state) or state.path, text, state=state.path)
 
     def path_of(self, entry: ManifestEntry, state: State) -> str | None:
-        """Return the path of a data file; None, and a finding, if it would lie outside the table."""
+        """Return the path of a data file; None, and a finding, if it would be outside the table."""
         store = self.branch.store
         try:
             directory = store.partition_directory(entry.partition)

@@ -110,7 +110,7 @@ def verify_table(
             findings.extend(check_hashes_apart(walk.branch.store, walk.index))
     if states == ALL:
         _check_orphans(old, manifests.used, findings, store)
-    found = findings.sorted(without=_expired(store, findings))
+    found = findings.sort_findings(without=_find_expired_files(store, findings))
     seconds = time.perf_counter() - begin
     return VerifyResult(found, count, manifests.count, len(files.data) + len(files.index), rows, size, seconds)
 
@@ -183,7 +183,7 @@ def _check_id_runs(walk: BranchWalk, runs: dict[str, tuple[IdRun, ...]], finding
             continue  # reported already: the entry names a file outside the table
         deleted = vectors.get(file.file_name)
         for position, first, count in runs.get(path) or _own_run(file):
-            spans += [(low, high, path) for low, high in _left(position, first, count, deleted)]
+            spans += [(low, high, path) for low, high in _live_ranges(position, first, count, deleted)]
     spans.sort()
     end = -1
     for low, high, path in spans:
@@ -197,7 +197,7 @@ def _own_run(file: DataFile) -> tuple[IdRun, ...]:
     return () if file.first_row_id is None else ((0, file.first_row_id, file.row_count),)
 
 
-def _left(position: int, first: int, count: int, deleted: Positions | None) -> Iterator[tuple[int, int]]:
+def _live_ranges(position: int, first: int, count: int, deleted: Positions | None) -> Iterator[tuple[int, int]]:
     """Yield the ranges of row ids of a run without those of deleted rows, first and last included."""
     start = position
     inside = [] if deleted is None else deleted[(deleted >= position) & (deleted < position + count)].tolist()
@@ -232,7 +232,7 @@ def _check_orphans(old: Sequence[FileInfo], used: set[str], findings: Findings, 
             findings.add("orphan", info.path, f"nothing names {info.path} ({pluralize(info.size, 'byte')})")
 
 
-def _expired(store: TableStore, findings: Findings) -> frozenset[str]:
+def _find_expired_files(store: TableStore, findings: Findings) -> frozenset[str]:
     """Return the files of states that are gone by now: what was found there is no damage."""
     if store.home.history is not None:
         return frozenset()

@@ -107,7 +107,7 @@ class SchemaAuthority(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableAuthority:
-    """The home of a table whose files decide: whoever creates the file of a snapshot or schema first has made it."""
+    """The home of a table whose files decide: the first to create the file of a snapshot or schema has made it."""
 
     @property
     def history(self) -> SnapshotAuthority | None:
@@ -119,7 +119,7 @@ class TableAuthority:
         """The server that owns the schemas, None where files do."""
         return None
 
-    def locked(self) -> AbstractContextManager[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """Hold what other engines hold while they publish. Failing to let go of it is no error: it expires."""
         return nullcontext()
 

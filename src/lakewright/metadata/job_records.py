@@ -134,14 +134,14 @@ def _begun_of(data: bytes, path: str) -> BegunJob:
         number, base, delta = members["since"]
         user, millis = members["user"], members["timeMillis"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(path) from error
+        raise _damaged_record(path) from error
     texts, numbers = (user, base, delta), (number, millis)
     if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, int) for one in numbers):
-        raise _damaged(path)
+        raise _damaged_record(path)
     return BegunJob(user, SeenSnapshot(number, base, delta), millis)
 
 
-def _damaged(path: str) -> CorruptTableError:
+def _damaged_record(path: str) -> CorruptTableError:
     return CorruptTableError(
         f"{path} cannot be read as the record of a job; look whether the job was committed, then delete the file",
         path=path,

@@ -21,10 +21,10 @@ from lakewright.formats.avro_container import (
     FileSchema,
     branches,
     check_readable,
+    compile_schema,
     decode_blocks,
     decode_header,
     file_schema,
-    parsed,
 )
 from lakewright.metadata.manifest_records import ENTRY_SCHEMA_SEQUENCES, ENTRY_VERSION
 from lakewright.spec.manifest import (
@@ -220,9 +220,9 @@ def decode_entries(
             check_readable(schema.record, ENTRY_SCHEMA_SEQUENCES)
         except (ValueError, UnsupportedError):
             continue
-        for number, columns in _decoded(blocks, schema).items():
+        for number, columns in _decode_blocks(blocks, schema).items():
             entries = EntryColumns.of(columns, schema, canonical)
-            if entries is not None and _counts(entries) == _recorded(manifests[number]):
+            if entries is not None and _counts(entries) == _recorded_counts(manifests[number]):
                 found[number] = entries
     return found
 
@@ -239,7 +239,7 @@ def _by_schema(loaded: Sequence[bytes]) -> dict[bytes, dict[int, list[Block]]]:
     return groups
 
 
-def _decoded(blocks: Mapping[int, Sequence[Block]], schema: FileSchema) -> dict[int, Columns]:
+def _decode_blocks(blocks: Mapping[int, Sequence[Block]], schema: FileSchema) -> dict[int, Columns]:
     """Return the columns of manifests with one schema, by their numbers; nothing where one by one is better."""
     together = decode_columns([block for some in blocks.values() for block in some], schema)
     if together is None:
@@ -259,7 +259,7 @@ def _counts(entries: EntryColumns) -> tuple[int, int]:
     return len(entries) - deleted, deleted
 
 
-def _recorded(manifest: ManifestFile) -> tuple[int, int]:
+def _recorded_counts(manifest: ManifestFile) -> tuple[int, int]:
     return manifest.num_added_files, manifest.num_deleted_files
 
 
@@ -280,7 +280,7 @@ def _array_coding(schema: FileSchema, name: str) -> Any:  # noqa: ANN401 - fasta
         if part not in members:
             return None
         (found,) = [branch for branch in branches(members[part]) if branch != "null"]
-    return parsed(found)
+    return compile_schema(found)
 
 
 def _items(raw: bytes, coding: Any) -> tuple[Any, ...]:  # noqa: ANN401 - fastavro's own kind of schema
@@ -378,7 +378,7 @@ def kept_entries(part: EntryPart, keep: Keep | None) -> list[ManifestEntry]:
 
 
 def _rows(part: EntryPart, keep: Keep | None) -> Longs:
-    return np.arange(len(part)) if keep is None else np.flatnonzero(_kept(part, keep))
+    return np.arange(len(part)) if keep is None else np.flatnonzero(_keep_mask(part, keep))
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +409,7 @@ class SelectedEntries:
     def __len__(self) -> int:
         return sum(map(len, self.rows))
 
-    def narrowed(self, choose: Callable[[EntryPart, Longs], Longs]) -> SelectedEntries:
+    def narrow(self, choose: Callable[[EntryPart, Longs], Longs]) -> SelectedEntries:
         """Return those that are left where each part chooses among its own."""
         return SelectedEntries(self.parts, tuple(map(choose, self.parts, self.rows)))
 
@@ -446,22 +446,22 @@ class SelectedEntries:
     @property
     def buckets(self) -> Longs:
         """The buckets."""
-        return self._joined([part.buckets for part in self.parts])
+        return self._take_joined([part.buckets for part in self.parts])
 
     @property
     def totals(self) -> Longs:
         """How many buckets there were."""
-        return self._joined([part.totals for part in self.parts])
+        return self._take_joined([part.totals for part in self.parts])
 
     @property
     def file_sizes(self) -> Longs:
         """The sizes of the files."""
-        return self._joined([part.file_sizes for part in self.parts])
+        return self._take_joined([part.file_sizes for part in self.parts])
 
     @property
     def sequences(self) -> Longs:
         """The lowest sequence numbers of the files."""
-        return self._joined([part.sequences for part in self.parts])
+        return self._take_joined([part.sequences for part in self.parts])
 
     def partitions(self) -> tuple[list[bytes], Longs]:
         """Return all partitions of the manifests, and of each chosen entry the number of its own."""
@@ -470,7 +470,7 @@ class SelectedEntries:
         for part in self.parts:
             here = _longs(numbers.setdefault(partition, len(numbers)) for partition in part.partitions)
             codes.append(here.take(part.codes) if len(here) else part.codes)
-        return list(numbers), self._joined(codes)
+        return list(numbers), self._take_joined(codes)
 
     def counts(self, *, by_bucket: bool) -> list[PlaceCounts]:
         """Return what the files of each partition hold, or of each bucket, in the order in which they first occur."""
@@ -492,7 +492,7 @@ class SelectedEntries:
             for code, bucket, *rest in zip(*found, strict=True)
         ]
 
-    def _joined(self, columns: Sequence[Longs]) -> Longs:
+    def _take_joined(self, columns: Sequence[Longs]) -> Longs:
         taken = [column.take(rows) for column, rows in zip(columns, self.rows, strict=True)]
         return np.concatenate([np.zeros(0, np.int64), *taken])
 
@@ -533,7 +533,7 @@ def _adds(part: EntryPart, rows: Longs) -> Mask:
     return np.asarray(part.kinds.take(rows) == ADD)
 
 
-def _kept(part: EntryPart, keep: Keep) -> Mask:
+def _keep_mask(part: EntryPart, keep: Keep) -> Mask:
     """Say of which entries a function of partition, bucket, total buckets and level is true."""
     columns = part.codes, part.buckets, part.totals, part.levels
     firsts, places = distinct(columns)

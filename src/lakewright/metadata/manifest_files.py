@@ -535,7 +535,7 @@ class Manifests:
     def write_list(self, files: Iterable[ManifestFile]) -> tuple[str, int]:
         """Write a manifest list, which may be empty, and return its name and size."""
         files = tuple(files)
-        data = self._encoded(LIST_SCHEMA, map(list_record, files))
+        data = self._encode_records(LIST_SCHEMA, map(list_record, files))
         name, size = self._store("manifest-list", data)
         # The next commit of this process begins with what this one wrote.
         self._remember(name, data, files, ENTRY_BYTES * (1 + len(files)))
@@ -546,7 +546,7 @@ class Manifests:
         entries = list(entries)
         sourced = any(e.file.global_index is not None and e.file.global_index.source_meta is not None for e in entries)
         schema = INDEX_SCHEMA_SOURCE if sourced else INDEX_SCHEMA
-        return self._store("index-manifest", self._encoded(schema, map(index_record, entries)))[0]
+        return self._store("index-manifest", self._encode_records(schema, map(index_record, entries)))[0]
 
     def delete(self, name: str) -> None:
         """Remove a manifest, manifest list or index manifest that no snapshot names."""
@@ -676,7 +676,7 @@ class Manifests:
         compression = self.options.manifest_compression
         return RecordEncoder(schema, compression, zstd_level=level, salt=self.salt)
 
-    def _encoded(self, schema: Schema, records: Iterable[Record]) -> bytes:
+    def _encode_records(self, schema: Schema, records: Iterable[Record]) -> bytes:
         encoder = self._encoder(schema)
         for record in records:
             encoder.add(record)

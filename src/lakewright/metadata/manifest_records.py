@@ -19,12 +19,12 @@ from lakewright.formats.avro_container import (
     Codec,
     FileSchema,
     check_readable,
+    compile_schema,
     compress,
     decode_blocks,
     decode_header,
     encode_file,
     file_schema,
-    parsed,
 )
 from lakewright.formats.file_format import translate_decode_errors
 from lakewright.spec.binary_row import decode_row, encode_row
@@ -98,7 +98,7 @@ class _Coding:
 def _coding(schema: bytes) -> _Coding:
     """Return a checked schema; cached, because most files of a table have the same one."""
     checked = file_schema(json.loads(schema))
-    return _Coding(checked, parsed(checked.entry))
+    return _Coding(checked, compile_schema(checked.entry))
 
 
 @lru_cache(maxsize=32)
@@ -267,7 +267,7 @@ class IndexRecord(TypedDict, total=False):
     _GLOBAL_INDEX: GlobalIndexRecord | None
 
 
-def _required(name: str, kind: object) -> Schema:
+def _required_field(name: str, kind: object) -> Schema:
     return {"name": name, "type": kind}
 
 
@@ -291,26 +291,26 @@ def _stats(name: str) -> Schema:
     return _record(
         name,
         [
-            _required("_MIN_VALUES", "bytes"),
-            _required("_MAX_VALUES", "bytes"),
+            _required_field("_MIN_VALUES", "bytes"),
+            _required_field("_MAX_VALUES", "bytes"),
             _optional("_NULL_COUNTS", _array(["null", "long"])),
         ],
     )
 
 
 _FILE_FIELDS = [
-    _required("_FILE_NAME", "string"),
-    _required("_FILE_SIZE", "long"),
-    _required("_ROW_COUNT", "long"),
-    _required("_MIN_KEY", "bytes"),
-    _required("_MAX_KEY", "bytes"),
-    _required("_KEY_STATS", _stats("record__FILE__KEY_STATS")),
-    _required("_VALUE_STATS", _stats("record__FILE__VALUE_STATS")),
-    _required("_MIN_SEQUENCE_NUMBER", "long"),
-    _required("_MAX_SEQUENCE_NUMBER", "long"),
-    _required("_SCHEMA_ID", "long"),
-    _required("_LEVEL", "int"),
-    _required("_EXTRA_FILES", _array("string")),
+    _required_field("_FILE_NAME", "string"),
+    _required_field("_FILE_SIZE", "long"),
+    _required_field("_ROW_COUNT", "long"),
+    _required_field("_MIN_KEY", "bytes"),
+    _required_field("_MAX_KEY", "bytes"),
+    _required_field("_KEY_STATS", _stats("record__FILE__KEY_STATS")),
+    _required_field("_VALUE_STATS", _stats("record__FILE__VALUE_STATS")),
+    _required_field("_MIN_SEQUENCE_NUMBER", "long"),
+    _required_field("_MAX_SEQUENCE_NUMBER", "long"),
+    _required_field("_SCHEMA_ID", "long"),
+    _required_field("_LEVEL", "int"),
+    _required_field("_EXTRA_FILES", _array("string")),
     _optional("_CREATION_TIME", {"type": "long", "logicalType": "timestamp-millis"}),
     _optional("_DELETE_ROW_COUNT", "long"),
     _optional("_EMBEDDED_FILE_INDEX", "bytes"),
@@ -325,12 +325,12 @@ _FILE_FIELDS = [
 def _entry_schema(file_fields: list[Schema]) -> Schema:
     return _top(
         [
-            _required("_VERSION", "int"),
-            _required("_KIND", "int"),
-            _required("_PARTITION", "bytes"),
-            _required("_BUCKET", "int"),
-            _required("_TOTAL_BUCKETS", "int"),
-            _required("_FILE", _record("record__FILE", file_fields)),
+            _required_field("_VERSION", "int"),
+            _required_field("_KIND", "int"),
+            _required_field("_PARTITION", "bytes"),
+            _required_field("_BUCKET", "int"),
+            _required_field("_TOTAL_BUCKETS", "int"),
+            _required_field("_FILE", _record("record__FILE", file_fields)),
         ]
     )
 
@@ -341,13 +341,13 @@ ENTRY_SCHEMA_SEQUENCES = _entry_schema([*_FILE_FIELDS, _optional("_WRITE_COLS_SE
 
 LIST_SCHEMA = _top(
     [
-        _required("_VERSION", "int"),
-        _required("_FILE_NAME", "string"),
-        _required("_FILE_SIZE", "long"),
-        _required("_NUM_ADDED_FILES", "long"),
-        _required("_NUM_DELETED_FILES", "long"),
-        _required("_PARTITION_STATS", _stats("record__PARTITION_STATS")),
-        _required("_SCHEMA_ID", "long"),
+        _required_field("_VERSION", "int"),
+        _required_field("_FILE_NAME", "string"),
+        _required_field("_FILE_SIZE", "long"),
+        _required_field("_NUM_ADDED_FILES", "long"),
+        _required_field("_NUM_DELETED_FILES", "long"),
+        _required_field("_PARTITION_STATS", _stats("record__PARTITION_STATS")),
+        _required_field("_SCHEMA_ID", "long"),
         _optional("_MIN_BUCKET", "int"),
         _optional("_MAX_BUCKET", "int"),
         _optional("_MIN_LEVEL", "int"),
@@ -359,12 +359,17 @@ LIST_SCHEMA = _top(
 
 _RANGE = _record(
     "record__DELETIONS_VECTORS_RANGES",
-    [_required("f0", "string"), _required("f1", "int"), _required("f2", "int"), _optional("_CARDINALITY", "long")],
+    [
+        _required_field("f0", "string"),
+        _required_field("f1", "int"),
+        _required_field("f2", "int"),
+        _optional("_CARDINALITY", "long"),
+    ],
 )
 _GLOBAL_FIELDS = [
-    _required("_ROW_RANGE_START", "long"),
-    _required("_ROW_RANGE_END", "long"),
-    _required("_INDEX_FIELD_ID", "int"),
+    _required_field("_ROW_RANGE_START", "long"),
+    _required_field("_ROW_RANGE_END", "long"),
+    _required_field("_INDEX_FIELD_ID", "int"),
     _optional("_EXTRA_FIELD_IDS", _array("int")),
     _optional("_INDEX_META", "bytes"),
 ]
@@ -373,14 +378,14 @@ _GLOBAL_FIELDS = [
 def _index_schema(global_fields: list[Schema]) -> Schema:
     return _top(
         [
-            _required("_VERSION", "int"),
-            _required("_KIND", "int"),
-            _required("_PARTITION", "bytes"),
-            _required("_BUCKET", "int"),
-            _required("_INDEX_TYPE", "string"),
-            _required("_FILE_NAME", "string"),
-            _required("_FILE_SIZE", "long"),
-            _required("_ROW_COUNT", "long"),
+            _required_field("_VERSION", "int"),
+            _required_field("_KIND", "int"),
+            _required_field("_PARTITION", "bytes"),
+            _required_field("_BUCKET", "int"),
+            _required_field("_INDEX_TYPE", "string"),
+            _required_field("_FILE_NAME", "string"),
+            _required_field("_FILE_SIZE", "long"),
+            _required_field("_ROW_COUNT", "long"),
             _optional("_DELETIONS_VECTORS_RANGES", _array(["null", _RANGE])),
             _optional("_EXTERNAL_PATH", "string"),
             _optional("_GLOBAL_INDEX", _record("record__GLOBAL_INDEX", global_fields)),

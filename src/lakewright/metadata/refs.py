@@ -159,7 +159,7 @@ class Tags:
             return tag
         if ignore_if_exists:
             return self.get(name)
-        raise self._taken(name)
+        raise self._tag_exists_error(name)
 
     def get(self, name: str) -> Tag:
         """Return one tag."""
@@ -214,7 +214,7 @@ class Tags:
         tag = self.get(old)
         body = tag_to_json(Tag(new, tag.snapshot, tag.create_time, tag.time_retained))
         if not self.storage.create(self.layout.tag_file(new), body.encode()):
-            raise self._taken(new)
+            raise self._tag_exists_error(new)
         before = self.storage.take(self.layout.tag_file(old))
         if before is not None and not self.storage.exists(self.layout.tag_file(new)):
             # A fast-forward has removed the new name, as that of its own tag; the old one is of the other branch.
@@ -281,7 +281,7 @@ class Tags:
             f"the tag {name!r} doesn't exist in {self.layout.root}; {known}", tag=name, tags=tuple(tags)
         )
 
-    def _taken(self, name: str) -> AlreadyExistsError:
+    def _tag_exists_error(self, name: str) -> AlreadyExistsError:
         return TagAlreadyExistException(
             f"the tag {name!r} already exists in {self.layout.root}; replace it, or choose another name", tag=name
         )

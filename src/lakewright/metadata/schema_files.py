@@ -68,7 +68,7 @@ class SchemaFiles:
         ids = self.ids()
         return self.get(ids[-1]) if ids else None
 
-    def opened(self, schema_id: int | None = None) -> tuple[TableSchema, Origin] | None:
+    def open_schema(self, schema_id: int | None = None) -> tuple[TableSchema, Origin] | None:
         """Return a schema and its file as the origin of a handle: the newest one, None where there is no table."""
         if schema_id is None:
             ids = self.ids()
@@ -76,7 +76,7 @@ class SchemaFiles:
                 return None
             schema_id = ids[-1]
         data = self._read(schema_id)
-        return self._parsed(schema_id, data), Origin(schema_id, self.digest(data))
+        return self._parse_schema_file(schema_id, data), Origin(schema_id, self.digest(data))
 
     def digest(self, data: bytes) -> str:
         """Return the SHA-256 of the table's place and the bytes of a schema file, in hexadecimal."""
@@ -94,14 +94,14 @@ class SchemaFiles:
         with suppress(FileNotFoundError):
             if self.digest(self.storage.read(path)) == origin.digest:
                 return
-            raise _replaced(place, path)
+            raise _table_replaced_error(place, path)
         if self.ids():
-            raise _replaced(place, path)
-        raise _gone(place)
+            raise _table_replaced_error(place, path)
+        raise _table_gone_error(place)
 
     def get(self, schema_id: int) -> TableSchema:
         """Return one schema."""
-        return self._parsed(schema_id, self._read(schema_id))
+        return self._parse_schema_file(schema_id, self._read(schema_id))
 
     def _read(self, schema_id: int) -> bytes:
         path = self.layout.schema_file(schema_id)
@@ -114,7 +114,7 @@ class SchemaFiles:
                 path=path,
             ) from cause
 
-    def _parsed(self, schema_id: int, data: bytes) -> TableSchema:
+    def _parse_schema_file(self, schema_id: int, data: bytes) -> TableSchema:
         path = self.layout.schema_file(schema_id)
         schema = TableSchema.from_json(data, path=path)
         if schema.id != schema_id:
@@ -129,7 +129,7 @@ class SchemaFiles:
         """Create a new schema file. False means that another writer was first."""
         return self.storage.create(self.layout.schema_file(schema.id), schema.to_json().encode())
 
-    def _created(self, schema: TableSchema) -> bool:
+    def _create_file(self, schema: TableSchema) -> bool:
         """Create a new schema file and return whether the file is ours, even if the reply of the storage was lost."""
         doubt: OSError | None = None
         try:
@@ -172,7 +172,7 @@ class SchemaFiles:
             latest = self.latest()
             self.check_origin()
             if latest is None:
-                raise _gone(self.layout.branch_root)
+                raise _table_gone_error(self.layout.branch_root)
             planned = changes(latest) if callable(changes) else changes
             changed = apply_changes(latest, planned, has_snapshot=has_snapshot, time_millis=time_millis)
             if check is not None and changed is not latest:
@@ -181,8 +181,8 @@ class SchemaFiles:
                 return changed
             if self.home.schemas is not None:
                 return self._evolved_by(self.home.schemas, planned, changed)
-            with self.home.locked():
-                created = self._created(changed)
+            with self.home.hold_lock():
+                created = self._create_file(changed)
             if created:
                 self._take_back_if_replaced(changed)
                 self.home.schema_changed(changed)
@@ -219,13 +219,13 @@ class SchemaFiles:
             raise
 
 
-def _gone(place: str) -> TableNotExistException:
+def _table_gone_error(place: str) -> TableNotExistException:
     return TableNotExistException(
         f"there is no table at {place} any more: it was dropped or renamed; get it from its catalog", path=place
     )
 
 
-def _replaced(place: str, path: str) -> TableReplacedError:
+def _table_replaced_error(place: str, path: str) -> TableReplacedError:
     return TableReplacedError(
         f"the table at {place} is not the one that this handle was opened on: that one was dropped, or renamed, and "
         "another made in its place; get the table again from its catalog",

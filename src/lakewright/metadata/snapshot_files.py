@@ -132,7 +132,7 @@ class SnapshotFiles:
         return f"snapshot-{snapshot_id}" if possible < 10 ** len(str(snapshot_id)) else ""
 
     def expect(self, snapshot_id: int) -> None:
-        """Let the next look for the newest snapshot ask for this one early: somebody has created it."""
+        """Let the next look for the newest snapshot ask for this one early: it has been created."""
         self._saw(snapshot_id)
 
     def _highest(self, after: str) -> int | None:
@@ -198,7 +198,7 @@ class SnapshotFiles:
     def walk_back(self, from_id: int) -> Iterator[Snapshot]:
         """Yield the snapshot of this id and those before it, newest first.
 
-        Ids may be missing in between: a rollback removes snapshots, and somebody may commit while it does so.
+        Ids may be missing in between: a rollback removes snapshots, and a commit may happen while it does so.
         """
         snapshot_id = from_id
         while snapshot_id > 0:

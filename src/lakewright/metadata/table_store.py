@@ -252,7 +252,7 @@ class TableStore:
         )
 
     def new_data_file(self, place: tuple[bytes, int], name: str, number: int) -> tuple[str, str | None]:
-        """Return the path of a new data file, and the same as its external path if it lies outside the table.
+        """Return the path of a new data file, and the same as its external path if it is outside the table.
 
         `number` counts the files of one writer.
         """

@@ -100,7 +100,7 @@ def head_of(store: TableStore) -> Head:
         name=store.name,
         path=store.layout.root,
         branch=store.layout.branch,
-        comment=shortened(schema.comment or ""),
+        comment=shorten(schema.comment or ""),
         kind="primary-key table" if schema.primary_keys else "append table",
         details=tuple(_details(schema)),
         primary_keys=schema.primary_keys,
@@ -112,7 +112,7 @@ def head_of(store: TableStore) -> Head:
     )
 
 
-def shortened(text: str, most: int = VALUE_CHARS_MAX) -> str:
+def shorten(text: str, most: int = VALUE_CHARS_MAX) -> str:
     """Return a text, cut if it is very long.
 
     >>> shortened("abcdef", 4), shortened("abcd", 4)
@@ -125,7 +125,7 @@ def _columns(schema: TableSchema) -> Iterator[ColumnFacts]:
     for field in schema.fields:
         roles = ("primary key",) * (field.name in schema.primary_keys)
         roles += ("partition",) * (field.name in schema.partition_keys)
-        yield ColumnFacts(field.name, shortened(str(field.type)), ", ".join(roles), shortened(field.description or ""))
+        yield ColumnFacts(field.name, shorten(str(field.type)), ", ".join(roles), shorten(field.description or ""))
 
 
 def _options(schema: TableSchema) -> Iterator[OptionFacts]:
@@ -134,7 +134,7 @@ def _options(schema: TableSchema) -> Iterator[OptionFacts]:
         option = _BY_KEY.get(key)
         if key not in _SHOWN_ELSEWHERE and not (option is not None and _is_default(option, value)):
             default = "" if option is None else _default_text(option)
-            yield OptionFacts(key, shortened(redact_secret(key, value)), default)
+            yield OptionFacts(key, shorten(redact_secret(key, value)), default)
 
 
 def _is_default(option: ConfigOption[object], value: str) -> bool:

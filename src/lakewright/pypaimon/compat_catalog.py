@@ -206,12 +206,12 @@ class CatalogHistory(CoreCatalog):
     ) -> None:
         """Raise UnsupportedError: a partition exists once it has rows."""
         del identifier, partitions, ignore_if_exists
-        self._unsupported("create partitions: one exists as soon as rows are written to it")
+        self._raise_unsupported("create partitions: one exists as soon as rows are written to it")
 
     def load_snapshot(self, identifier: AnyIdentifier) -> TableSnapshot | None:
         """Raise UnsupportedError: snapshots are files."""
         del identifier
-        self._unsupported("support load_snapshot: use table.snapshot_manager().get_latest_snapshot()")
+        self._raise_unsupported("support load_snapshot: use table.snapshot_manager().get_latest_snapshot()")
 
     def commit_snapshot(
         self,
@@ -223,19 +223,19 @@ class CatalogHistory(CoreCatalog):
     ) -> bool:
         """Raise UnsupportedError: snapshots are committed as files."""
         del identifier, table_uuid, base_snapshot_uuid, snapshot, statistics
-        self._unsupported("commit snapshots: tables commit them as files")
+        self._raise_unsupported("commit snapshots: tables commit them as files")
 
     def auth_table_query(self, identifier: AnyIdentifier, select: Sequence[str] | None = None) -> NoReturn:
-        """Raise UnsupportedError: whoever can read the files can read the table."""
+        """Raise UnsupportedError: every process that can read the files can read the table."""
         del identifier, select
-        self._unsupported("authorise queries: rights are those of the files")
+        self._raise_unsupported("authorise queries: rights are those of the files")
 
-    def _unsupported(self, what: str) -> NoReturn:
+    def _raise_unsupported(self, what: str) -> NoReturn:
         raise UnsupportedError(f"a {self._kind} catalog does not {what}")
 
 
 class DirectoryPaths(CatalogHistory):
-    """Where a catalog has its tables that lie below a warehouse."""
+    """Where a catalog has its tables that are below a warehouse."""
 
     __slots__ = ()
 
@@ -354,7 +354,7 @@ class FileSystemCatalog(DirectoryPaths, Catalog, filesystem_catalog.FileSystemCa
         ignore_if_exists: bool = False,  # noqa: FBT001, FBT002 - pypaimon's signature
         properties: Mapping[str, object] | None = None,
     ) -> None:
-        """Create a database, which lies in the warehouse."""
+        """Create a database, which is in the warehouse."""
         if self.DB_LOCATION_PROP in (properties or {}):
             raise InvalidInputError("Cannot specify location for a database when using fileSystem catalog.")
         super().create_database(name, ignore_if_exists, properties)

@@ -236,7 +236,7 @@ def translate_errors(words: Words) -> Callable[[type[T]], type[T]]:
     lakewright.errors.InvalidInputError: Database a does not exist; create it first
     """
 
-    def dressed(made: type[T]) -> type[T]:
+    def translate_class_errors(made: type[T]) -> type[T]:
         for name in dir(made):
             method = inspect.getattr_static(made, name)
             if name.startswith("_"):
@@ -247,7 +247,7 @@ def translate_errors(words: Words) -> Callable[[type[T]], type[T]]:
                 setattr(made, name, translate_method_errors(method, words))
         return made
 
-    return dressed
+    return translate_class_errors
 
 
 def translate_method_errors(method: Callable[P, R], words: Words) -> Callable[P, R]:

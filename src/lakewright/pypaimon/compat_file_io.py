@@ -48,7 +48,7 @@ class FileIO:
 
     @staticmethod
     def get(path: str, catalog_options: Mapping[str, object] | None = None) -> FileIO:
-        """Open the storage that a path lies in."""
+        """Open the storage that a path is in."""
         return FileIO(open_storage(path, {key: str(value) for key, value in (catalog_options or {}).items()})[0])
 
     # Looking.

@@ -200,7 +200,7 @@ class _Finder(MetaPathFinder):
         is_package = inner in self._packages or inner in _ROOMS
         if inner in self._names or is_package:
             return ModuleSpec(fullname, _FaceLoader(inner, self._names.get(inner, ())), is_package=is_package)
-        if path:  # somebody added a directory to this package
+        if path:  # a directory was added to this package
             return None
         raise ModuleNotFoundError(
             f"lakewright stands in for pypaimon here and has no module {fullname!r}; it has: "

@@ -453,7 +453,7 @@ class Options:
         """Return the value of an option, else the given default, else the option's own."""
         value = self.data.get(key.key())
         if value is not None:
-            return key.parse(str(value)) if type(key) is option_values.ConfigOption else _typed(key, value)
+            return key.parse(str(value)) if type(key) is option_values.ConfigOption else _convert_value(key, value)
         return key.default_value() if default is None else default
 
     def set(self, key: option_values.ConfigOption[Any], value: object) -> None:
@@ -473,7 +473,7 @@ class Options:
         return Options(dict(self.data))
 
 
-def _typed(key: Any, value: Any) -> Any:  # noqa: ANN401 - of the option's class
+def _convert_value(key: Any, value: Any) -> Any:  # noqa: ANN401 - of the option's class
     return OptionsUtils.convert_value(value, key.get_clazz())
 
 

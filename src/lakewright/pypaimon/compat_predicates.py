@@ -125,7 +125,7 @@ class SqlText(ScopedText):
             return parse(text, scope, what)
         except (InvalidInputError, ColumnNotExistException, UnsupportedError) as error:
             refused = error
-        condition = _computed(text, what)
+        condition = _parse_computed(text, what)
         sides = {MergeSide.TARGET: to_arrow_schema(scope.target), MergeSide.SOURCE: scope.source or pa.schema([])}
         for ref in condition.columns:
             if ref.name not in sides[ref.side].names:
@@ -171,7 +171,7 @@ class ComputedCondition:
         return made.column(0)
 
 
-def _computed(text: str, what: str) -> ComputedCondition:
+def _parse_computed(text: str, what: str) -> ComputedCondition:
     """Return a condition with plain names in its SQL."""
     columns: dict[ColumnRef, str] = {}
 
@@ -279,7 +279,7 @@ class Predicate(core_predicate.Predicate):
         """Return whether a file with these statistics may hold a row that fulfils it."""
         if self.method in _JOINS:
             return _JOINS[self.method][0](part.test_by_simple_stats(stat, row_count) for part in self.literals or ())
-        low, high, nulls = _known(stat, self.index)
+        low, high, nulls = _known_stats(stat, self.index)
         match self.method:
             case "isNull":
                 return nulls != 0
@@ -327,7 +327,7 @@ def _on_path(
     return made
 
 
-def _known(stat: Stats, index: int | None) -> tuple[Any, Any, int | None]:
+def _known_stats(stat: Stats, index: int | None) -> tuple[Any, Any, int | None]:
     """Return the bounds and the count of nulls of a column; None for each that the statistics do not have."""
 
     def at(values: Any) -> Any:  # noqa: ANN401 - a row of bounds, or a list of counts
@@ -353,62 +353,64 @@ class PredicateBuilder(core_builder.PredicateBuilder):
         self.field_names = [field.name for field in row_field]
         self._aliases = {name: path for name, path in (aliases or {}).items() if name not in self.field_names}
 
-    def _made(self, method: str, field: core_builder.ColumnName, literals: list[Any] | None = None) -> Predicate:
+    def _make_predicate(
+        self, method: str, field: core_builder.ColumnName, literals: list[Any] | None = None
+    ) -> Predicate:
         name = field if isinstance(field, tuple) else self._aliases.get(field, field)
         if isinstance(name, str) and name not in self.field_names and "." not in name:
             raise InvalidInputError(f"The field {name} is not in field list {self.field_names}.", column=name)
         path, _ = self.resolve(name)
-        text = core_builder.spelled(name)
+        text = core_builder.format_column(name)
         if len(path) == 1:
             return Predicate(method, self.field_names.index(path[0]), path[0], literals)
         return _on_path(path if text in self.field_names else (), method, None, text, literals)
 
     def _compare(self, method: str, field: core_builder.ColumnName, literal: object) -> Predicate:
-        return self._made(method, field, [literal])
+        return self._make_predicate(method, field, [literal])
 
     def _pattern(self, method: str, field: core_builder.ColumnName, pattern: object) -> Predicate:
-        return self._made(method, field, [pattern])
+        return self._make_predicate(method, field, [pattern])
 
     def is_null(self, field: core_builder.ColumnName) -> Predicate:
         """Keep rows whose value is null."""
-        return self._made("isNull", field)
+        return self._make_predicate("isNull", field)
 
     def is_not_null(self, field: core_builder.ColumnName) -> Predicate:
         """Keep rows whose value is not null."""
-        return self._made("isNotNull", field)
+        return self._make_predicate("isNotNull", field)
 
     def is_in(self, field: core_builder.ColumnName, literals: Iterable[object]) -> Predicate:
         """Keep rows whose value is one of the literals."""
-        return self._made("in", field, list(literals))
+        return self._make_predicate("in", field, list(literals))
 
     def is_not_in(self, field: core_builder.ColumnName, literals: Iterable[object]) -> Predicate:
         """Keep rows whose value is not null and none of the literals."""
-        return self._made("notIn", field, list(literals))
+        return self._make_predicate("notIn", field, list(literals))
 
     def between(
         self, field: core_builder.ColumnName, included_lower_bound: object, included_upper_bound: object
     ) -> Predicate:
-        """Keep rows whose value lies between the bounds, both included."""
-        return self._made("between", field, [included_lower_bound, included_upper_bound])
+        """Keep rows whose value is between the bounds, both included."""
+        return self._make_predicate("between", field, [included_lower_bound, included_upper_bound])
 
     def not_between(
         self, field: core_builder.ColumnName, included_lower_bound: object, included_upper_bound: object
     ) -> Predicate:
-        """Keep rows whose value lies below or above the bounds."""
-        return self._made("notBetween", field, [included_lower_bound, included_upper_bound])
+        """Keep rows whose value is below or above the bounds."""
+        return self._make_predicate("notBetween", field, [included_lower_bound, included_upper_bound])
 
     @staticmethod
     def and_predicates(predicates: Iterable[core_predicate.Predicate]) -> Predicate | None:  # type: ignore[override] # pypaimon's
         """Join predicates: all must hold. None joins nothing."""
-        return _joined("and", list(predicates))
+        return _join_predicates("and", list(predicates))
 
     @staticmethod
     def or_predicates(predicates: Iterable[core_predicate.Predicate]) -> Predicate | None:  # type: ignore[override] # pypaimon's
         """Join predicates: one must hold. None joins nothing."""
-        return _joined("or", list(predicates))
+        return _join_predicates("or", list(predicates))
 
 
-def _joined(method: str, predicates: list[Any]) -> Predicate | None:
+def _join_predicates(method: str, predicates: list[Any]) -> Predicate | None:
     if len(predicates) <= 1:
         return predicates[0] if predicates else None
     return Predicate(method, literals=predicates)

@@ -29,7 +29,7 @@ from lakewright.read import read_builder as core_read_builder
 from lakewright.read.data_split import DeletionFile
 from lakewright.read.manifest_scan import keys_are_once
 from lakewright.read.projection import ROW_KIND, plan_projection
-from lakewright.read.split_planning import sharded
+from lakewright.read.split_planning import shard_splits
 from lakewright.spec.binary_row import decode_row
 from lakewright.spec.filters import Filter
 from lakewright.spec.manifest import EMPTY_ROW, DataFile
@@ -394,7 +394,7 @@ class TableScan(table_scan.TableScan):
             raise InvalidInputError("idx_of_this_subtask must be a non-negative integer")
         if idx_of_this_subtask >= number_of_para_subtasks:
             raise InvalidInputError("idx_of_this_subtask must be less than number_of_para_subtasks")
-        return self._shaped(partial(self._share, index=idx_of_this_subtask, count=number_of_para_subtasks))
+        return self._add_shape(partial(self._share, index=idx_of_this_subtask, count=number_of_para_subtasks))
 
     def with_slice(self, start_pos: int, end_pos: int) -> Self:
         """Plan only the rows from one position of the whole plan up to another."""
@@ -413,7 +413,7 @@ class TableScan(table_scan.TableScan):
         return self
 
     def with_row_ranges(self, row_ranges: Sequence[Range | tuple[int, int]]) -> Self:
-        """Plan only the rows whose `_ROW_ID` lies in one of the ranges."""
+        """Plan only the rows whose `_ROW_ID` is in one of the ranges."""
         if not self._store.options.row_tracking_enabled:
             raise InvalidInputError("Row ranges are only supported for data evolution tables")
         return super().with_row_ranges([(one.from_, one.to) if isinstance(one, Range) else one for one in row_ranges])
@@ -432,7 +432,7 @@ class TableScan(table_scan.TableScan):
         if self._store.schema.primary_keys:
             return [one for one in splits if one.bucket % count == index]
         if not self._shuffled:
-            return sharded(splits, index, count)
+            return shard_splits(splits, index, count)
         chunks, more = divmod(len(splits), count)
         start, end = (number * chunks + min(number, more) for number in (index, index + 1))
         return list(splits[start:end])
@@ -478,7 +478,7 @@ class TableRead(table_read.TableRead):
     ) -> pa.Table:
         """Read splits into one Arrow table in plan order."""
         _check_blob_parallelism(blob_parallelism)
-        return self._shown(super().to_arrow(plain_splits(splits), parallelism))  # type: ignore[arg-type]
+        return self._to_compat_table(super().to_arrow(plain_splits(splits), parallelism))  # type: ignore[arg-type]
 
     def to_arrow_batch_reader(  # type: ignore[override] # splits in pypaimon's form, and its order of arguments
         self,
@@ -489,13 +489,13 @@ class TableRead(table_read.TableRead):
         """Read splits lazily, batch by batch."""
         _check_blob_parallelism(blob_parallelism)
         read = super().to_arrow_batch_reader(plain_splits(splits), parallelism)  # type: ignore[arg-type]
-        schema = self._shown(read.schema.empty_table()).schema
+        schema = self._to_compat_table(read.schema.empty_table()).schema
         if schema.equals(read.schema):
             return read
-        shown = (batch for one in read for batch in self._shown(pa.Table.from_batches([one])).to_batches())
+        shown = (batch for one in read for batch in self._to_compat_table(pa.Table.from_batches([one])).to_batches())
         return pa.RecordBatchReader.from_batches(schema, shown)
 
-    def _shown(self, rows: pa.Table) -> pa.Table:
+    def _to_compat_table(self, rows: pa.Table) -> pa.Table:
         """Return rows with the columns and types that pypaimon gives."""
         schema = _in_seconds(rows.schema, self.projection.fields)
         rows = rows if schema is rows.schema else rows.cast(schema)
@@ -588,12 +588,12 @@ class ReadBuilder(core_read_builder.ReadBuilder):
     def with_filter(self, predicate: Filter | None) -> Self:
         """Keep rows that fulfil a predicate, in place of one that was given before."""
         self._row_filter = predicate
-        return self._filtered()
+        return self._apply_filters()
 
     def with_partition_filter(self, partition_filter: Filter | None) -> Self:
         """Read only partitions that fulfil a predicate."""
         self._partition_filter = partition_filter
-        return self._filtered()
+        return self._apply_filters()
 
     def with_projection(self, projection: str | Sequence[str] | Mapping[str, str] | None) -> Self:
         """Read some columns, in this order; those that the table lacks are left out."""
@@ -648,7 +648,7 @@ class ReadBuilder(core_read_builder.ReadBuilder):
         files: list[object] = [DataFileMeta(file, path, self._store) for file, path in pairs]
         return dataclasses.replace(one, data_files=files)  # type: ignore[arg-type]
 
-    def _filtered(self) -> Self:
+    def _apply_filters(self) -> Self:
         self._predicate = TRUE
         super().with_filter(self._row_filter)
         return super().with_partition_filter(self._partition_filter)

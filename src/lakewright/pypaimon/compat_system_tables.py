@@ -73,7 +73,7 @@ class SystemTable(table_views.TableSystemTable):
         """Start a read."""
         return SystemReadBuilder(self)
 
-    def _gathered(self) -> Iterator[tuple[object, ...]]:
+    def _gather_rows(self) -> Iterator[tuple[object, ...]]:
         """Yield the rows with partitions as pypaimon writes them."""
         table = self.table
         default = table.store.options.partition_default_name

@@ -277,7 +277,7 @@ class DataTypeParser:
     @staticmethod
     def parse_data_type(json_data: JSON, field_id: AtomicInteger | None = None) -> Any:  # noqa: ANN401 - as from_core
         """Read a type from text or JSON; fields of a ROW without an id get the next of the counter."""
-        return from_core(core_types.parse_type(_numbered(json_data, field_id)))
+        return from_core(core_types.parse_type(_number_fields(json_data, field_id)))
 
     @staticmethod
     def parse_data_field(json_data: Mapping[str, JSON], field_id: AtomicInteger | None = None) -> DataField:
@@ -285,7 +285,7 @@ class DataTypeParser:
         return field_from_core(core_types.DataField.from_dict(_numbered_field(json_data, field_id)))
 
 
-def _numbered(data: JSON, ids: AtomicInteger | None) -> JSON:
+def _number_fields(data: JSON, ids: AtomicInteger | None) -> JSON:
     """Return the JSON of a type whose fields all have ids."""
     if not isinstance(data, Mapping):
         return data
@@ -293,7 +293,7 @@ def _numbered(data: JSON, ids: AtomicInteger | None) -> JSON:
         raise InvalidInputError(f"Missing 'type' field in JSON: {data}")
     out: dict[str, JSON] = {**data}
     for name in {"element", "key", "value"} & data.keys():
-        out[name] = _numbered(data[name], ids)
+        out[name] = _number_fields(data[name], ids)
     if isinstance(fields := data.get("fields"), list | tuple):
         out["fields"] = [_numbered_field(field, ids) for field in fields]
     return out
@@ -312,7 +312,7 @@ def _numbered_field(data: Any, ids: AtomicInteger | None) -> Mapping[str, JSON]:
         raise InvalidInputError("Partial field id is not allowed.")
     if number is None and ids is not None:
         number = ids.increment_and_get()
-    return {**data, "id": number, "type": _numbered(data["type"], ids)}
+    return {**data, "id": number, "type": _number_fields(data["type"], ids)}
 
 
 class PyarrowFieldParser:
@@ -380,12 +380,12 @@ def is_map_blob_type(data_type: object) -> bool:
 
 
 def is_blob_file_type(data_type: object) -> bool:
-    """Return whether values of a type lie in blob files."""
+    """Return whether values of a type are in blob files."""
     return is_blob_type(data_type) or is_array_blob_type(data_type) or is_map_blob_type(data_type)
 
 
 def is_blob_file_field(field: core_types.DataField) -> bool:
-    """Return whether values of a column lie in blob files."""
+    """Return whether values of a column are in blob files."""
     return is_blob_file_type(field.type)
 
 

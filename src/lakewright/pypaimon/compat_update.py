@@ -228,7 +228,7 @@ def _update(
         chosen = [name for name in columns if name not in on] or list(columns)
         given_all = {name: source_col(on.get(name, name)) for name in chosen}
         return core_update_builder.WhenMatched(replace(clause, assignments=given_all))
-    checked = _checked(clause.assignments, columns, table)
+    checked = _cast_assignments(clause.assignments, columns, table)
     kept = {name: value for name, value in checked.items() if value != target_col(name)}
     return core_update_builder.WhenMatched(replace(clause, assignments=kept or checked))
 
@@ -240,7 +240,7 @@ def _insert(
     assignments = given.clause.assignments
     if assignments is None:
         assignments = {name: source_col(on.get(name, name)) for name in columns}
-    checked = _checked(assignments, columns, table)
+    checked = _cast_assignments(assignments, columns, table)
     for name, value in checked.items():
         if isinstance(value, ColumnRef) and value.side is MergeSide.TARGET:
             raise InvalidInputError(
@@ -254,7 +254,9 @@ def _sql(condition: _Text) -> _Text | SqlText:
     return SqlText(condition) if isinstance(condition, str) else condition
 
 
-def _checked(assignments: Mapping[str, object], columns: Mapping[str, DataField], table: str) -> Mapping[str, object]:
+def _cast_assignments(
+    assignments: Mapping[str, object], columns: Mapping[str, DataField], table: str
+) -> Mapping[str, object]:
     """Return assignments with literals as pypaimon casts them; functions are refused."""
     if not assignments:
         raise InvalidInputError("a clause must not be empty: say which columns it sets")
@@ -329,8 +331,8 @@ class TableUpdate(core_update_builder.TableUpdate):
         )
         return ShardTableUpdator(self.table, self._projection, self._update_cols, self.commit_user, *shard)
 
-    def _prepared(self, prepare: Prepare) -> list[CommitMessage]:
-        return settable(super()._prepared(prepare))
+    def _prepare_messages(self, prepare: Prepare) -> list[CommitMessage]:
+        return settable(super()._prepare_messages(prepare))
 
     def _delete(self, predicate: Filter | None) -> list[CommitMessage]:
         asked = bind_condition(self._store, predicate).columns()

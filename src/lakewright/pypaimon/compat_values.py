@@ -360,7 +360,7 @@ class Range:
         return f"Range({self.from_}, {self.to})"
 
     def contains(self, value: int) -> bool:
-        """Return whether an id lies in the range."""
+        """Return whether an id is in the range."""
         return self.from_ <= value <= self.to
 
     def count(self) -> int:

@@ -1,6 +1,6 @@
 """Joins bucket by bucket.
 
-Equal keys lie in buckets of the same number, so a task joins one bucket of each side and no row is shuffled. What
+Equal keys are in buckets of the same number, so a task joins one bucket of each side and no row is shuffled. What
 always holds: rows match as in a merge (`dml.matching`): null matches nothing, 0.0 and -0.0 are equal, and so are
 all NaNs.
 """
@@ -95,7 +95,7 @@ class _Side:
             if split.total_buckets not in {None, wanted}:
                 raise InvalidInputError(
                     f"{self.table.name}: some files have {split.total_buckets} buckets and the table has {wanted} now: "
-                    "equal keys may lie in different buckets; rewrite the table with mode='overwrite' first",
+                    "equal keys may be in different buckets; rewrite the table with mode='overwrite' first",
                     table=self.table.name,
                 )
             buckets.setdefault(split.bucket, []).append(split)
@@ -103,7 +103,7 @@ class _Side:
 
 
 def _check_buckets(left: FileStoreTable, right: FileStoreTable, keys: Sequence[str]) -> None:
-    """Raise InvalidInputError unless equal keys of two tables lie in buckets of the same number."""
+    """Raise InvalidInputError unless equal keys of two tables are in buckets of the same number."""
     facts = []
     for table in (left, right):
         schema, options = table.store.schema, table.store.options
@@ -126,7 +126,7 @@ def _check_buckets(left: FileStoreTable, right: FileStoreTable, keys: Sequence[s
     if list(keys) != facts[0][1]:
         raise InvalidInputError(
             f"bucket_join joins by the bucket key {facts[0][1]} in its order, not by {list(keys)}: equal values of "
-            "other columns do not lie in the same bucket"
+            "other columns are not in the same bucket"
         )
 
 

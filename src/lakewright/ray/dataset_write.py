@@ -99,9 +99,9 @@ class Routed:
         """Return the write that a builder has chosen, with what this says instead."""
         flag = argument_checks.check_bool("overwrite", self.overwrite)
         job, publication = job_of_builder(write, overwrite=flag, static_partition=self.static_partition, instead="")
-        return self.routed(job), publication
+        return self.route_rows(job), publication
 
-    def routed(self, job: WriteJob) -> WriteJob:
+    def route_rows(self, job: WriteJob) -> WriteJob:
         """Return a write whose rows reach their buckets as it is asked for."""
         way = _PRECLUSTER[
             argument_checks.check_one_of("hash_fixed_precluster", self.hash_fixed_precluster, _PRECLUSTER)
@@ -152,7 +152,7 @@ def run_write(dataset: Dataset, job: WriteJob, settings: RayWriteSettings) -> Ra
     distribution = store.options.lakewright_write_distribution
     match schema.bucket_mode:
         case BucketMode.UNAWARE if distribution is not WriteDistribution.PARTITION or not schema.partition_keys:
-            way = "in place: rows of this table may lie in any file"
+            way = "in place: rows of this table may be in any file"
             # Where Ray is set to skip blocks that failed, it would also skip those of a failed write.
             tolerant = dataset.context.max_errored_blocks != 0
             write = _in_place if tolerant or isinstance(dataset, MaterializedDataset) else _by_sink
@@ -216,7 +216,7 @@ def _by_sink(
             table=job.store.name,
         )
     for answer in sink.answers:
-        report.done(answer, len(sink.answers))
+        report.add_finished(answer, len(sink.answers))
     return sink.answers
 
 

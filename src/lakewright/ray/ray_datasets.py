@@ -18,7 +18,7 @@ from ray.data import Dataset
 from lakewright.dml.merge_clauses import read_source
 from lakewright.engine.job_progress import ProgressCallback
 from lakewright.errors import InvalidInputError
-from lakewright.ray.ray_engine import BlockSlice, fetched, our_errors, rows_of
+from lakewright.ray.ray_engine import BlockSlice, fetch_blocks, our_errors, rows_of
 from lakewright.write.input_data import from_pandas
 
 # ---- Datasets as a write takes them ----------------------------------------------------------------------------------
@@ -174,14 +174,14 @@ class RaySource:
 
 def schema_of(pieces: Sequence[BlockSlice], table: str) -> pa.Schema:
     """Return the columns of pieces, on a worker."""
-    blocks = (block if isinstance(block, pa.Table) else from_pandas(block, table) for block in fetched(pieces))
+    blocks = (block if isinstance(block, pa.Table) else from_pandas(block, table) for block in fetch_blocks(pieces))
     schemas = [block.schema.remove_metadata() for block in blocks]
     return pa.unify_schemas([pa.schema([]), *schemas], promote_options="permissive")
 
 
 def read_pieces(pieces: Sequence[BlockSlice], schema: pa.Schema, table: str) -> pa.Table:
     """Return the rows of pieces with the columns and types of a schema, on a worker."""
-    parts = [_in_schema(rows, schema, table) for rows in rows_of(fetched(pieces), table)]
+    parts = [_in_schema(rows, schema, table) for rows in rows_of(fetch_blocks(pieces), table)]
     return pa.concat_tables([schema.empty_table(), *parts])
 
 

@@ -90,7 +90,7 @@ class ProgressReport:
         self._started = time.monotonic()
         self._rows = self._bytes = self._done = 0
 
-    def done(self, answer: RayTaskResult, tasks: int) -> None:
+    def add_finished(self, answer: RayTaskResult, tasks: int) -> None:
         """Count what a task wrote and call the callback; `tasks` is how many tasks there are so far."""
         if self._callback is None:
             return
@@ -146,7 +146,7 @@ class Tasks:
         self._sending.append(generator.completed())
         return generator
 
-    def streamed(self, generators: Sequence[Any]) -> list[list[Any]]:
+    def wait_for_streams(self, generators: Sequence[Any]) -> list[list[Any]]:
         """Wait for tasks that `stream` started; return references to what each yielded, without the last."""
         self._check_sent(len(self._sending))
         references = [list(generator) for generator in generators]
@@ -168,7 +168,7 @@ class Tasks:
         done, self._running = ray.wait(self._running, num_returns=1)
         for answer in ray.get(done):
             self._answers.append(answer)
-            self._report.done(answer, self._started)
+            self._report.add_finished(answer, self._started)
 
     def __enter__(self) -> Self:
         return self
@@ -229,7 +229,7 @@ class RayAnswers:
     """The answers of the tasks of one job, by task number."""
 
     answers: Sequence[RayTaskResult]
-    way: str = ""  # how the rows reached the tasks
+    method: str = ""  # how the rows reached the tasks
 
     @property
     def payloads(self) -> list[bytes]:
@@ -283,7 +283,7 @@ class RayEngine:
 
         def work(tasks: Tasks) -> None:
             sending, receiving = ray.put(send), ray.put(receive)
-            sent = tasks.streamed([tasks.stream(SEND_BLOBS, sending, share, targets) for share in shares])
+            sent = tasks.wait_for_streams([tasks.stream(SEND_BLOBS, sending, share, targets) for share in shares])
             for number in range(targets):
                 # Each task yields a list for every target in turn.
                 lists = [some for one in sent for some in one[number::targets]]
@@ -307,7 +307,7 @@ class RayEngine:
 def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequence[BlockSlice]) -> RayTaskResult:
     """Write pieces, which are fetched one by one, in their order."""
     with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
-        for rows in rows_of(fetched(pieces), job.store.name):
+        for rows in rows_of(fetch_blocks(pieces), job.store.name):
             writer.write(rows)
         return answer_of(number, writer.prepare())
 
@@ -315,7 +315,7 @@ def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequenc
 def split_by_receiver(job: WriteJob, receivers: ShuffleTargets, pieces: Sequence[BlockSlice]) -> list[Any]:
     """Return how many rows there are, and for each receiver a table of its rows, or None."""
     mode = job.store.schema.bucket_mode
-    batches = (batch for rows in rows_of(fetched(pieces), job.store.name) for batch in rows.to_batches())
+    batches = (batch for rows in rows_of(fetch_blocks(pieces), job.store.name) for batch in rows.to_batches())
     parts: list[list[pa.Table]] = [[] for _ in range(receivers.count)]
     for group in send(batches, job, receivers):
         parts[receivers.of(group, mode)].append(group.rows)
@@ -357,7 +357,7 @@ def receive_and_count(
                 keys.append(rows.select(job.store.schema.primary_keys))
         if keys:
             rules.check_inserted(pa.concat_tables(keys))
-        return RayTaskResult(number, counting.packed() + serialize_messages(writer.prepare()), was_tried_before())
+        return RayTaskResult(number, counting.to_payload() + serialize_messages(writer.prepare()), was_tried_before())
 
 
 def run_share(function: ShareTask, number: int, share: Sequence[bytes]) -> RayTaskResult:
@@ -385,7 +385,7 @@ def receive_blobs(function: ShareTask, number: int, lists: Sequence[Any]) -> Ray
     return RayTaskResult(number, function(TaskId(number, new_attempt()), blobs), was_tried_before())
 
 
-def fetched(pieces: Iterable[BlockSlice]) -> Iterator[Any]:
+def fetch_blocks(pieces: Iterable[BlockSlice]) -> Iterator[Any]:
     """Yield the blocks of pieces, which are fetched one by one."""
     for piece in pieces:
         block = ray.get(piece.block)

@@ -236,7 +236,9 @@ def _prepare_merge(
         return [] if base is None else select_groups(store, base, predicate)
 
     matched = _match_source(source, matching, settings, find)
-    done, prepared = _inserted(matched, settings) if base is None else _changed(matched, base, settings)
+    done, prepared = (
+        _insert_into_empty(matched, settings) if base is None else _merge_into_snapshot(matched, base, settings)
+    )
     return guarded_merge(store, plan, prepared, done.inserted)
 
 
@@ -245,18 +247,20 @@ def _match_source(source: RaySource, matching: Matching, settings: RayWriteSetti
         return match(tasks, source, matching, find, at_once=settings.running_max)
 
 
-def _inserted(matched: Matched, settings: RayWriteSettings) -> tuple[ChangeResults, PreparedChange]:
+def _insert_into_empty(matched: Matched, settings: RayWriteSettings) -> tuple[ChangeResults, PreparedChange]:
     """Merge into a table that has no snapshot."""
     store, workers = matched.matching.store, RayEngine(settings)
     job = WriteJob.new(store)
     task = inserting_rows(job, MergeTask(store, matched.matching.plan))
     done = insert_rows(workers, job, over_tasks(settings, task, matched.tasks))
     return done, PreparedChange(
-        tuple(message for one in done.applied for message in one.messages), way=change_method(store)
+        tuple(message for one in done.applied for message in one.messages), method=change_method(store)
     )
 
 
-def _changed(matched: Matched, base: Snapshot, settings: RayWriteSettings) -> tuple[ChangeResults, PreparedChange]:
+def _merge_into_snapshot(
+    matched: Matched, base: Snapshot, settings: RayWriteSettings
+) -> tuple[ChangeResults, PreparedChange]:
     """Merge into a snapshot."""
     store = matched.matching.store
     job = ChangeJob.on(store, base)
@@ -312,7 +316,7 @@ def make_rows(task: KeyedMergeTask, receivers: ShuffleTargets, rows: TaskRows) -
     """Return how many rows with row kinds a task made, and for each receiver its changes, then for each its inserts."""
     mode, count = task.store.schema.bucket_mode, receivers.count
     parts: list[list[pa.Table]] = [[] for _ in range(2 * count)]
-    for rank, made in task.rows_by_rank(receivers, rows.grouped()):
+    for rank, made in task.rows_by_rank(receivers, rows.group_matches()):
         for group in made:
             parts[rank * count + receivers.of(group, mode)].append(group.rows)
     made_rows = sum(part.num_rows for tables in parts for part in tables)
@@ -432,7 +436,7 @@ def delete_by_row_id(
 ) -> UpdateResult:
     """Delete the rows whose ids a dataset has in its column `_ROW_ID`; rows that are deleted already are ignored."""
     settings = RayWriteSettings.of(concurrency, ray_remote_args)
-    store, source = _checked(dataset, table, snapshot_properties)
+    store, source = _check_source(dataset, table, snapshot_properties)
     to_ids(store, source.schema.empty_table())
     prepare = partial(_prepare_row_ids, RowIdChange(store), source, settings)
     return run_change(store, prepare, operation="DELETE", job=JobRun.of(store, job_id))
@@ -450,7 +454,7 @@ def update_by_row_id(  # noqa: PLR0913 - each argument is one choice of the call
 ) -> UpdateResult:
     """Set columns of rows by id: a dataset has `_ROW_ID` and the columns to set, named by `columns` if it has more."""
     settings = RayWriteSettings.of(concurrency, ray_remote_args)
-    store, source = _checked(dataset, table, snapshot_properties)
+    store, source = _check_source(dataset, table, snapshot_properties)
     wanted = argument_checks.check_optional(argument_checks.check_names, "columns", columns)
     names = tuple(NewValues.of(store, source.schema.empty_table(), wanted).values.column_names)
     prepare = partial(_prepare_row_ids, RowIdChange(store, names), source, settings)
@@ -471,7 +475,7 @@ def read_by_row_id(
     rows are in no promised order. The snapshot is the newest, unless an option of the table names another.
     """
     settings = RayWriteSettings.of(concurrency, ray_remote_args)
-    store, source = _checked(dataset, table)
+    store, source = _check_source(dataset, table)
     to_ids(store, source.schema.empty_table())
     asked = argument_checks.check_optional(argument_checks.check_names, "columns", columns) or store.schema.field_names
     names = [*(name for name in dict.fromkeys(asked) if name != ROW_ID.name), ROW_ID.name]
@@ -492,7 +496,7 @@ def read_by_row_id(
 # ---- on the driver ---------------------------------------------------------------------------------------------------
 
 
-def _checked(
+def _check_source(
     dataset: Dataset, table: FileStoreTable | PathLike, snapshot_properties: Properties | None = None
 ) -> tuple[TableStore, RaySource]:
     check_dataset(dataset)
@@ -546,9 +550,9 @@ class _Changing:
     ranges: GroupRanges
 
     def __call__(self, rows: MatchedRows) -> Changes:
-        return self.work(self._named(rows))
+        return self.work(self._rename_columns(rows))
 
-    def _named(self, rows: MatchedRows) -> Iterator[tuple[DataSplit, list[pa.RecordBatch]]]:
+    def _rename_columns(self, rows: MatchedRows) -> Iterator[tuple[DataSplit, list[pa.RecordBatch]]]:
         names = [GROUP, POSITION, ID, *(value_name(at) for at in range(len(self.work.names)))]
         for part, batches in rows:
             given = pa.Table.from_batches(list(batches)).rename_columns(names)
@@ -597,7 +601,7 @@ def read_rows(task: _Reading, rows: TaskRows) -> list[Any]:
     schema = plan_projection(
         task.store.schema.fields, list(task.columns), TRUE, hidden=system_fields(task.store)
     ).schema
-    table = pa.concat_tables([schema.empty_table(), *task(rows.grouped())])
+    table = pa.concat_tables([schema.empty_table(), *task(rows.group_matches())])
     return [table.num_rows, table]
 
 
@@ -680,4 +684,4 @@ def compact_database(  # noqa: PLR0913 - each argument is one choice of the call
 
 def _compact(settings: RayWriteSettings, table: FileStoreTable, request: CompactRequest) -> CompactResult:
     store = table.refreshed().store
-    return compact_request(store, request.checked(store), sorting_on(RayEngine(settings)))
+    return compact_request(store, request.check_arguments(store), sorting_on(RayEngine(settings)))

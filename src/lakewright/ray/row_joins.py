@@ -15,7 +15,7 @@ from lakewright.dml.change_plan import ChangePlan
 from lakewright.dml.change_runner import GROUP, POSITION, MatchedRows
 from lakewright.dml.change_tasks import chunked_rows, source_name
 from lakewright.dml.keyed_strategy import locate_merged
-from lakewright.dml.matching import Matcher, Pairs, compared_in, concat_positions, converted
+from lakewright.dml.matching import Matcher, Pairs, compared_in, concat_positions, convert_key_column
 from lakewright.dml.row_location import locate_rows
 from lakewright.dml.upsert import newest_rows
 from lakewright.engine.engine import TaskId
@@ -88,11 +88,11 @@ class Matching:
         names = [ROW_ID.name, *columns]
         return cls(store, plan, pa.schema([source.field(name) for name in names]), newest, alone=True)
 
-    def counted(self, source: pa.Table) -> pa.Table:
+    def counted_rows(self, source: pa.Table) -> pa.Table:
         """Return the source rows that count."""
         return newest_rows(self.store, self.plan, source) if self.newest else source
 
-    def located(self, part: DataSplit, columns: Sequence[str]) -> Iterator[tuple[Numbers, pa.Table]]:
+    def locate_part(self, part: DataSplit, columns: Sequence[str]) -> Iterator[tuple[Numbers, pa.Table]]:
         """Yield the rows of a group with their positions, in chunks that can be matched at once."""
         if self.store.schema.primary_keys:
             return chunked_rows(locate_merged(self.store, part, columns, self.predicate))
@@ -101,7 +101,7 @@ class Matching:
     def hashes_of_source(self, source: pa.Table) -> Numbers:
         """Return a number for each source row that is the same for rows which may match."""
         keys = self._keys()
-        return _hashes([(converted(source.column(name), dtype, name), dtype) for _, name, dtype in keys])
+        return _hashes([(convert_key_column(source.column(name), dtype, name), dtype) for _, name, dtype in keys])
 
     def hashes_of_target(self, target: pa.Table) -> Numbers:
         """Return the same for rows of the table."""
@@ -119,7 +119,7 @@ class TaskRows:
     groups: Groups
     rows: tuple[Any, ...] = ()
 
-    def grouped(self) -> MatchedRows:
+    def group_matches(self) -> MatchedRows:
         """Yield rows without a match, then every group with the rows that match it, on a worker."""
         tables = [ray.get(rows) for rows in self.rows]
         if not tables:
@@ -209,7 +209,7 @@ def _match_small(
 
 def gather(matching: Matching, pieces: Sequence[BlockSlice]) -> list[Any]:
     """Return how many rows of the source count, a predicate that rows with a match fulfil, and the source."""
-    source = matching.counted(read_pieces(pieces, matching.source, matching.plan.table)).combine_chunks()
+    source = matching.counted_rows(read_pieces(pieces, matching.source, matching.plan.table)).combine_chunks()
     return [(source.num_rows, matching.plan.matcher(source).pruning_predicate()), source]
 
 
@@ -219,13 +219,13 @@ def match_groups(matching: Matching, groups: Groups, source: pa.Table) -> list[A
     flags = np.zeros(source.num_rows, np.bool_)
     numbers, places, rows = [], [], []
     for number, part in groups:
-        for positions, target in matching.located(part, matcher.columns):
+        for positions, target in matching.locate_part(part, matcher.columns):
             pairs = matcher.match(target)
             flags[pairs.source] = True
             rows.append(pairs.source)
             places.append(positions[pairs.target])
             numbers.append(np.full(len(pairs.source), number, np.int64))
-    matched = _placed(
+    matched = _with_places(
         source.take(pa.array(concat_positions(rows))), concat_positions(numbers), concat_positions(places)
     )
     return [matched.num_rows, matched, flags]
@@ -237,7 +237,7 @@ def leave(flags: Sequence[Any], source: pa.Table, count: int) -> list[Any]:
     for some in flags:
         matched |= ray.get(some)
     alone = np.flatnonzero(~matched)
-    return [len(alone), *(_placed(source.take(pa.array(part))) for part in np.array_split(alone, count))]
+    return [len(alone), *(_with_places(source.take(pa.array(part))) for part in np.array_split(alone, count))]
 
 
 # ---- a large source --------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def _match_large(
 def send_source(matching: Matching, pieces: Sequence[BlockSlice], count: int) -> list[Any]:
     """Return how many rows pieces of the source have, and these rows for each of the tasks that join."""
     source = read_pieces(pieces, matching.source, matching.plan.table)
-    return [source.num_rows, *_scattered(source, matching.hashes_of_source(source) % count, count)]
+    return [source.num_rows, *_split_by_number(source, matching.hashes_of_source(source) % count, count)]
 
 
 def send_target(matching: Matching, groups: Groups, count: int) -> list[Any]:
@@ -281,9 +281,9 @@ def send_target(matching: Matching, groups: Groups, count: int) -> list[Any]:
     columns = Matcher(matching.source.empty_table(), matching.plan.on, matching.plan.residual).columns
     parts: list[list[pa.Table]] = [[] for _ in range(count)]
     for number, part in groups:
-        for positions, target in matching.located(part, columns):
-            placed = _placed(target, np.full(len(positions), number), positions)
-            for to, some in enumerate(_scattered(placed, matching.hashes_of_target(target) % count, count)):
+        for positions, target in matching.locate_part(part, columns):
+            placed = _with_places(target, np.full(len(positions), number), positions)
+            for to, some in enumerate(_split_by_number(placed, matching.hashes_of_target(target) % count, count)):
                 parts[to].append(some)
     tables = [pa.concat_tables(some) if some else None for some in parts]
     return [sum(0 if table is None else table.num_rows for table in tables), *tables]
@@ -297,20 +297,20 @@ def join(
     `task_of` has the task of each group. Rows without a match go to one task: `inserts` is its number, and how many
     tasks there are.
     """
-    source = matching.counted(pa.concat_tables(map(ray.get, sources))).combine_chunks()
+    source = matching.counted_rows(pa.concat_tables(map(ray.get, sources))).combine_chunks()
     tables = [table for table in map(ray.get, targets) if table is not None]
     if not tables:
-        return [0, *_to_one(_placed(source), *inserts)]
+        return [0, *_to_one(_with_places(source), *inserts)]
     matcher = matching.plan.matcher(source)
     target = pa.concat_tables(tables)
     names = {source_name(at): name for at, name in enumerate(matcher.columns)}
     pairs: Pairs = matcher.match(target.select(list(names)).rename_columns(list(names.values())))
     groups, positions = (target.column(name).to_numpy()[pairs.target] for name in (GROUP, POSITION))
-    matched = _placed(source.take(pa.array(pairs.source)), groups, positions)
-    out = _scattered(matched, task_of[groups], inserts[1])
+    matched = _with_places(source.take(pa.array(pairs.source)), groups, positions)
+    out = _split_by_number(matched, task_of[groups], inserts[1])
     if matching.alone:
         alone = np.setdiff1d(np.arange(source.num_rows), pairs.source)
-        more = _to_one(_placed(source.take(pa.array(alone))), *inserts)
+        more = _to_one(_with_places(source.take(pa.array(alone))), *inserts)
         out = [pa.concat_tables(both) for both in zip(out, more, strict=True)]
     return [len(pairs.source), *out]
 
@@ -323,7 +323,7 @@ def _to_one(rows: pa.Table, number: int, tasks: int) -> list[pa.Table]:
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _placed(rows: pa.Table, groups: Numbers | None = None, positions: Numbers | None = None) -> pa.Table:
+def _with_places(rows: pa.Table, groups: Numbers | None = None, positions: Numbers | None = None) -> pa.Table:
     """Return rows with columns named by their index, and the place of each; without places they match nothing."""
     count = rows.num_rows
     places = [
@@ -338,7 +338,7 @@ def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def _scattered(rows: pa.Table, numbers: Numbers, count: int) -> list[pa.Table]:
+def _split_by_number(rows: pa.Table, numbers: Numbers, count: int) -> list[pa.Table]:
     """Return the rows of each number, in their order."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(count + 1))
@@ -386,7 +386,7 @@ def over_tasks(settings: RayWriteSettings, task: ChangeTask, inputs: Sequence[Ta
 
 def change_groups(task: ChangeTask, number: int, rows: TaskRows) -> RayTaskResult:
     """Call the function of a job for what one task gets, on a worker."""
-    return RayTaskResult(number, task(TaskId(number, new_attempt()), rows.grouped()), was_tried_before())
+    return RayTaskResult(number, task(TaskId(number, new_attempt()), rows.group_matches()), was_tried_before())
 
 
 CHANGE_GROUPS = ray.remote(change_groups)

@@ -21,7 +21,7 @@ from lakewright.read.data_split import DeletionFile, Deletions
 from lakewright.read.file_evolution import Evolution, plan_evolution
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.pruning import devolve, holds_ids, written_fields
-from lakewright.spec.arrow_take import filtered
+from lakewright.spec.arrow_take import filter_rows
 from lakewright.spec.manifest import APPEND, DataFile, DeletionRange
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, simplify
 from lakewright.spec.scalars import to_array
@@ -60,7 +60,7 @@ class BucketReader:
         Batches are as large as the reader of the format makes them, or have at most `batch_rows` rows. All rows have
         positions `within` a range, if one is given.
         """
-        written, skip = self._written(file, residual)
+        written, skip = self._written_columns(file, residual)
         evolution = plan_evolution(written, fields)
         if skip == FALSE:
             return
@@ -80,7 +80,7 @@ class BucketReader:
         """
         asked = residual.columns()
         fields = [field for field in self.store.schema.fields if field.name in asked]
-        written, skip = self._written(file, residual)
+        written, skip = self._written_columns(file, residual)
         if skip == FALSE:
             return ()
         reader = self._open(file, plan_evolution(written, fields))
@@ -90,7 +90,7 @@ class BucketReader:
         finally:
             reader.close()
 
-    def _written(self, file: DataFile, residual: Predicate) -> tuple[tuple[DataField, ...], Predicate]:
+    def _written_columns(self, file: DataFile, residual: Predicate) -> tuple[tuple[DataField, ...], Predicate]:
         """Return the columns that a file holds, and a predicate as it is about them."""
         schema = self.schemas.fields_of(file.schema_id)
         written = (*written_fields(schema, file.write_cols), *self._system_fields(file))
@@ -146,7 +146,7 @@ class BucketReader:
             raise
         return reader
 
-    def deleted(self, file: DataFile, deletion: DeletionFile) -> Positions | None:
+    def deleted_positions(self, file: DataFile, deletion: DeletionFile) -> Positions | None:
         """Return the positions of a file's rows that a deletion vector deletes; None where it deletes none."""
         directory = self.store.layout.bucket_directory(self.store.partition_directory(self.partition), self.bucket)
         path = self.store.layout.named_index_file(deletion.path, directory)
@@ -167,7 +167,7 @@ class BucketReader:
 
 
 def _between(rows: Iterable[tuple[int, pa.RecordBatch]], within: range) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows whose positions lie within a range, and read no further."""
+    """Yield the rows whose positions are within a range, and read no further."""
     for position, batch in rows:
         if position >= within.stop:
             return
@@ -273,17 +273,17 @@ class KeyedFiles:
         stored = [column for column in (*KEYED_FIELDS, *self.columns) if column.name not in constants]
         files = BucketReader(self.store, self.schemas, self.partition, self.bucket)
         deletion = self.deletions.get((self.partition, file.file_name))
-        deleted = None if deletion is None else files.deleted(file, deletion)
+        deleted = None if deletion is None else files.deleted_positions(file, deletion)
         within = self.ranges.get(file.file_name)
         sizes = self._chunk_rows(file)
         for position, batch in files.rows(file, stored, simplify(skip, known), batch_rows=sizes, within=within):
-            rows = _completed(batch, names, constants)
+            rows = _complete_columns(batch, names, constants)
             if positions:
                 here = np.arange(position, position + batch.num_rows, dtype=np.int64)
                 rows = rows.append_column(POSITION.name, pa.array(here))
             if deleted is not None:
                 live = live_mask(deleted, position, batch.num_rows)
-                rows = filtered(rows, pa.array(live), int(np.count_nonzero(live)))
+                rows = filter_rows(rows, pa.array(live), int(np.count_nonzero(live)))
             if rows.num_rows:
                 yield rows
 
@@ -314,7 +314,7 @@ class KeyedFiles:
         return constants
 
 
-def begun(storage: Storage, runs: Sequence[Iterator[pa.Table]]) -> list[Iterator[pa.Table]]:
+def begin_runs(storage: Storage, runs: Sequence[Iterator[pa.Table]]) -> list[Iterator[pa.Table]]:
     """Return runs of which the first chunks are read concurrently where the storage is remote.
 
     A merge holds a chunk of each run anyway, and begins with all of them.
@@ -325,7 +325,7 @@ def begun(storage: Storage, runs: Sequence[Iterator[pa.Table]]) -> list[Iterator
     return [iter(()) if first is None else chain([first], run) for first, run in zip(firsts, runs, strict=True)]
 
 
-def _completed(batch: pa.RecordBatch, names: Sequence[str], constants: Mapping[str, pa.Scalar]) -> pa.Table:
+def _complete_columns(batch: pa.RecordBatch, names: Sequence[str], constants: Mapping[str, pa.Scalar]) -> pa.Table:
     """Return a batch as a table of these columns; those that it lacks are constants."""
     stored = set(batch.schema.names)
     columns = [batch.column(name) if name in stored else pa.repeat(constants[name], batch.num_rows) for name in names]

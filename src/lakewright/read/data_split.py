@@ -153,7 +153,7 @@ class DataSplit(_Deferrable):
     @property
     def needs_merge(self) -> bool:
         """Whether the files hold versions of one row that are still to be merged, or rows that delete."""
-        # The columns of rows that lie in several files are put side by side, which is no merge: such rows have ids.
+        # The columns of rows that are in several files are put side by side, which is no merge: such rows have ids.
         merges = not self.raw_convertible and all(file.first_row_id is None for file in self.files)
         return merges or self.before is not None
 
@@ -202,7 +202,7 @@ class DataSplit(_Deferrable):
         pairs = zip(self.files, self.deletion_files, strict=False)
         return {(self.partition_bytes, file.file_name): deletion for file, deletion in pairs if deletion is not None}
 
-    def sliced(self, start: int, end: int) -> DataSplit | None:
+    def slice_rows(self, start: int, end: int) -> DataSplit | None:
         """Return the split with its rows from `start` up to `end` alone, None where that is none of them.
 
         Rows that must be merged have no positions yet: such a split is given whole to the slice with its first row.

@@ -116,9 +116,9 @@ class ExplainResult(HtmlRepr):
     def _pruning(self) -> list[str]:
         return [
             f"Manifests:          {self.manifests}",
-            f"Partition pruning:  {_pruned(self.partition_pruning)}",
-            f"Bucket pruning:     {_pruned(self.bucket_pruning)}",
-            f"File skipping:      {_pruned(self.file_skipping)}",
+            f"Partition pruning:  {_format_pruning(self.partition_pruning)}",
+            f"Bucket pruning:     {_format_pruning(self.bucket_pruning)}",
+            f"File skipping:      {_format_pruning(self.file_skipping)}",
         ]
 
     def _shape(self) -> list[str]:
@@ -245,12 +245,12 @@ def split_info(split: DataSplit, partition_keys: Sequence[str]) -> ExplainSplitI
     )
 
 
-def _pruned(stat: PruningStat | None) -> str:
+def _format_pruning(stat: PruningStat | None) -> str:
     return "n/a" if stat is None else stat.format()
 
 
 def _histogram(files: Iterable[DataFile]) -> dict[int, int]:
-    """Return how many files lie at each level."""
+    """Return how many files are at each level."""
     return dict(sorted(Counter(file.level for file in files).items()))
 
 

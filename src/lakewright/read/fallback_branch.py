@@ -50,7 +50,7 @@ class OtherBranch:
                     table=self.store.name,
                     column=field.name,
                 )
-        return replace(wanted, read_fields=tuple(_renumbered(f, known.get(f.name, f)) for f in wanted.read_fields))
+        return replace(wanted, read_fields=tuple(_with_ids_of(f, known.get(f.name, f)) for f in wanted.read_fields))
 
 
 def other_branch(store: TableStore, shown: TableStore) -> OtherBranch | None:
@@ -71,11 +71,11 @@ def other_branch(store: TableStore, shown: TableStore) -> OtherBranch | None:
         )
     if not given or named[given[0]] == store.layout.branch or _names_tag(store):
         return None
-    opened = _opened(store, named[given[0]], given[0].key())
+    opened = _open_branch(store, named[given[0]], given[0].key())
     own = {key: text for key, text in store.own_options().items() if key not in _NOT_PASSED_ON}
     other = replace(opened, schema=opened.schema.with_options(own))
     if has_time_travel(other):
-        other = _travelled(store, other)
+        other = _at_same_state(store, other)
     _check_columns(shown, other)
     return OtherBranch(other, comes_first=given[0] is _PRIMARY)
 
@@ -87,9 +87,9 @@ def _names_tag(store: TableStore) -> bool:
     )
 
 
-def _opened(store: TableStore, name: str, option: str) -> TableStore:
+def _open_branch(store: TableStore, name: str, option: str) -> TableStore:
     layout = store.layout.for_branch(name)
-    opened = SchemaFiles(store.storage, layout).opened()
+    opened = SchemaFiles(store.storage, layout).open_schema()
     if opened is None:
         raise BranchNotExistException(
             f"{store.name}: the option {option!r} names the branch {name!r}, which does not exist; make the branch, or "
@@ -110,7 +110,7 @@ def _opened(store: TableStore, name: str, option: str) -> TableStore:
     )
 
 
-def _travelled(own: TableStore, other: TableStore) -> TableStore:
+def _at_same_state(own: TableStore, other: TableStore) -> TableStore:
     """Return the other branch as it was at the state of the table that the options name."""
     if other.snapshots.latest() is None:  # it has no rows in any state
         left = {key: text for key, text in other.schema.options.items() if key not in TRAVEL}
@@ -133,7 +133,7 @@ def _check_columns(own: TableStore, other: TableStore) -> None:
         return
     raise InvalidInputError(
         f"{own.name} and {other.name} are read together, but differ in their columns or partition keys: change one of "
-        f"them, or remove the option; {_shown(own.schema)} against {_shown(other.schema)}",
+        f"them, or remove the option; {_format_schema(own.schema)} against {_format_schema(other.schema)}",
         table=own.name,
         branch=other.layout.branch,
     )
@@ -143,15 +143,15 @@ def _columns(schema: TableSchema) -> list[tuple[str, str]]:
     return [(field.name, str(with_nullable(field.type, nullable=True))) for field in schema.fields]
 
 
-def _shown(schema: TableSchema) -> str:
+def _format_schema(schema: TableSchema) -> str:
     columns = ", ".join(f"{name} {dtype}" for name, dtype in _columns(schema))
     return f"({columns}) partitioned by {list(schema.partition_keys)}"
 
 
-def _renumbered(field: DataField, theirs: DataField) -> DataField:
+def _with_ids_of(field: DataField, theirs: DataField) -> DataField:
     """Return a field, perhaps only a part of a ROW, with the ids that another schema gives to the same field."""
     if isinstance(field.type, RowType) and isinstance(theirs.type, RowType):
         inner = {one.name: one for one in theirs.type.fields}
-        parts = [_renumbered(one, inner[one.name]) for one in field.type.fields]
+        parts = [_with_ids_of(one, inner[one.name]) for one in field.type.fields]
         return replace(field, id=theirs.id, type=RowType(field.type.nullable, parts))
     return replace(field, id=theirs.id, type=with_nullable(theirs.type, field.type.nullable))

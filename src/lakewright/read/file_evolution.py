@@ -89,12 +89,12 @@ def nested_to_text(array: pa.Array, dtype: DataType) -> pa.Array:
             return cast_array(array, dtype, _STRING)
         case RowType():
             fields = [_part_text(array.field(i), field.type) for i, field in enumerate(dtype.fields)]
-            return _framed(array, pc.binary_join_element_wise(*fields, ", "), "{", "}")
+            return _frame_texts(array, pc.binary_join_element_wise(*fields, ", "), "{", "}")
         case ArrayType():
-            return _framed(array, _joined(array, _part_text(array.values, dtype.element)), "[", "]")
+            return _frame_texts(array, _join_list_texts(array, _part_text(array.values, dtype.element)), "[", "]")
         case MapType():
             parts = _part_text(array.keys, dtype.key), _part_text(array.items, dtype.value)
-            return _framed(array, _joined(array, pc.binary_join_element_wise(*parts, " -> ")), "{", "}")
+            return _frame_texts(array, _join_list_texts(array, pc.binary_join_element_wise(*parts, " -> ")), "{", "}")
         case _:
             raise UnsupportedError(f"a column of {dtype} cannot be read as text", source=str(dtype))
 
@@ -103,12 +103,12 @@ def _part_text(array: pa.Array, dtype: DataType) -> pa.Array:
     return pc.fill_null(nested_to_text(array, dtype), "null")
 
 
-def _joined(array: pa.Array, texts: pa.Array) -> pa.Array:
+def _join_list_texts(array: pa.Array, texts: pa.Array) -> pa.Array:
     """Put the texts of the parts of each list together."""
     return pc.binary_join(rebuild_list(array, pa.list_(pa.string()), texts), ", ")
 
 
-def _framed(array: pa.Array, texts: pa.Array, start: str, end: str) -> pa.Array:
+def _frame_texts(array: pa.Array, texts: pa.Array, start: str, end: str) -> pa.Array:
     framed = pc.binary_join_element_wise(start, texts, end, "")
     return pc.if_else(array.is_valid(), framed, pa.scalar(None, pa.string()))
 
@@ -174,15 +174,15 @@ def _to_boolean(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.A
 def _from_boolean(array: pa.Array, _: AtomicType, target: AtomicType) -> pa.Array:
     numbers = pc.cast(array, pa.int8())
     if target.root == "DECIMAL":
-        return _rescaled(numbers.cast(pa.decimal256(_WIDE_DIGITS, 0)), target)
+        return _rescale_decimals(numbers.cast(pa.decimal256(_WIDE_DIGITS, 0)), target)
     return numbers.cast(to_arrow_type(target))
 
 
 def _to_decimal(array: pa.Array, source: AtomicType, target: AtomicType) -> pa.Array:
-    return _rescaled(array.cast(pa.decimal256(_WIDE_DIGITS, source.scale)), target)
+    return _rescale_decimals(array.cast(pa.decimal256(_WIDE_DIGITS, source.scale)), target)
 
 
-def _rescaled(wide: pa.Array, target: AtomicType) -> pa.Array:
+def _rescale_decimals(wide: pa.Array, target: AtomicType) -> pa.Array:
     """Round half up to the target's scale; what has too many digits then becomes null."""
     if wide.type.scale > target.scale:
         wide = pc.round(wide, target.scale, round_mode="half_towards_infinity")
@@ -277,7 +277,7 @@ def _text_to_timestamp(array: pa.Array, _: AtomicType, target: AtomicType) -> pa
         return int(nanos or 0) // step
 
     units = _by_distinct(array, cast, AtomicType("BIGINT")).view(to_arrow_type(target))
-    return _truncated(units, target)
+    return _truncate_timestamps(units, target)
 
 
 def _by_distinct(array: pa.Array, cast: Callable[[Any], object], target: AtomicType) -> pa.Array:
@@ -298,10 +298,10 @@ def _timestamp_to_timestamp(array: pa.Array, source: AtomicType, target: AtomicT
     else:
         scaled = _rebuilt(array, np.floor_divide(numbers, target_nanos // source_nanos), pa.int64())
     moved = scaled.view(to_arrow_type(target))
-    return moved if source.precision <= target.precision else _truncated(moved, target)
+    return moved if source.precision <= target.precision else _truncate_timestamps(moved, target)
 
 
-def _truncated(array: pa.Array, target: AtomicType) -> pa.Array:
+def _truncate_timestamps(array: pa.Array, target: AtomicType) -> pa.Array:
     """Cut the digits that the precision of a timestamp type has no room for."""
     numbers = _numbers(array)
     if target.precision <= _MILLIS_PRECISION:
@@ -463,11 +463,11 @@ def plan_evolution(file_fields: Sequence[DataField], read_fields: Sequence[DataF
     >>> [field.name for field in plan.file_fields], plan.places
     (['name'], (0, None))
     """
-    return _planned(tuple(file_fields), tuple(read_fields))
+    return _plan_evolution(tuple(file_fields), tuple(read_fields))
 
 
 @lru_cache(maxsize=64)  # a table of many small files has few schemas
-def _planned(file_fields: tuple[DataField, ...], read_fields: tuple[DataField, ...]) -> Evolution:
+def _plan_evolution(file_fields: tuple[DataField, ...], read_fields: tuple[DataField, ...]) -> Evolution:
     by_id = {field.id: field for field in file_fields}
     kept: list[DataField] = []
     places: list[int | None] = []
@@ -477,7 +477,7 @@ def _planned(file_fields: tuple[DataField, ...], read_fields: tuple[DataField, .
             places.append(None)
             continue
         places.append(len(kept))
-        kept.append(_with_type(stored, _pruned(stored.type, field.type)))
+        kept.append(_with_type(stored, _prune_type(stored.type, field.type)))
     schema = to_arrow_schema(read_fields)
     identity = None not in places and all(
         file.name == read.name and _same(file.type, read.type) for file, read in zip(kept, read_fields, strict=True)
@@ -498,17 +498,17 @@ def _with_type(field: DataField, dtype: DataType) -> DataField:
     return DataField(field.id, field.name, dtype, field.description, field.default_value)
 
 
-def _pruned(file: DataType, read: DataType) -> DataType:
+def _prune_type(file: DataType, read: DataType) -> DataType:
     """Return the part of a file's type that is read. Of a ROW at least one field is kept, to know its nulls."""
     match file, read:
         case RowType(), RowType():
             types = {field.id: field.type for field in read.fields}
-            kept = [_with_type(f, _pruned(f.type, types[f.id])) for f in file.fields if f.id in types]
+            kept = [_with_type(f, _prune_type(f.type, types[f.id])) for f in file.fields if f.id in types]
             return RowType(file.nullable, kept or file.fields[:1])
         case ArrayType(), ArrayType():
-            return ArrayType(file.nullable, _pruned(file.element, read.element))
+            return ArrayType(file.nullable, _prune_type(file.element, read.element))
         case MapType(), MapType():
-            return MapType(file.nullable, _pruned(file.key, read.key), _pruned(file.value, read.value))
+            return MapType(file.nullable, _prune_type(file.key, read.key), _prune_type(file.value, read.value))
         case _:
             return file
 

@@ -370,7 +370,7 @@ def _read_events(reader: SplitReader, split: DataSplit, file: DataFile) -> Itera
         closing(files.read(file, skip=reader.predicate)) as tables,
     ):
         for rows in tables:
-            yield from _finished(reader, rows)
+            yield from _select_changes(reader, rows)
 
 
 def _read_difference(reader: SplitReader, before: DataSplit, after: DataSplit) -> Iterator[pa.RecordBatch]:
@@ -382,7 +382,7 @@ def _read_difference(reader: SplitReader, before: DataSplit, after: DataSplit) -
     memory = reader.store.options.lakewright_merge_memory
     states = [_state(all_columns, before, 0), _state(all_columns, after, 1)]
     for window in windows(states, spec, memory_bytes=memory):
-        yield from _finished(reader, difference(window, spec.key))
+        yield from _select_changes(reader, difference(window, spec.key))
 
 
 def _whole_rows(reader: SplitReader, keep: tuple[str, ...]) -> SplitReader:
@@ -426,7 +426,7 @@ def _read_surplus(reader: SplitReader, before: DataSplit, after: DataSplit) -> I
     surplus = np.bincount(numbers, weights, minlength=len(firsts)).astype(np.int64)
     at = np.repeat(np.arange(len(surplus)), np.abs(surplus))
     kinds = np.where(surplus[at] > 0, INSERT, DELETE).astype(np.int8)
-    for batch in _finished(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds)):
+    for batch in _select_changes(reader, _with_kinds(rows.take(pa.array(firsts[at])), kinds)):
         if is_lazy:
             yield from in_form(batch, reader.projection.fields, "lazy", storages_of(reader.store))
         else:
@@ -458,7 +458,7 @@ def with_lists(rows: pa.RecordBatch, projection: Projection) -> pa.RecordBatch:
     last = np.flatnonzero(~has_new)  # of each list
     offsets = pa.array(np.concatenate(([0], last + 1)).astype(np.int32))
     columns = [
-        kinds.take(pa.array(last)) if field.name == projection.kind else _listed(field, offsets, rows)
+        kinds.take(pa.array(last)) if field.name == projection.kind else _list_values(field, offsets, rows)
         for field in projection.schema
     ]
     if not columns:
@@ -466,7 +466,7 @@ def with_lists(rows: pa.RecordBatch, projection: Projection) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=projection.schema)
 
 
-def _listed(field: pa.Field, offsets: pa.Array, rows: pa.RecordBatch) -> pa.Array:
+def _list_values(field: pa.Field, offsets: pa.Array, rows: pa.RecordBatch) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, rows.column(field.name), type=field.type)
 
 
@@ -474,7 +474,7 @@ def _with_kinds(values: pa.Table, kinds: npt.NDArray[np.int8]) -> pa.Table:
     return values.append_column(VALUE_KIND.name, pa.array(kinds))
 
 
-def _finished(reader: SplitReader, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def _select_changes(reader: SplitReader, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yield the changes that match: with their kinds, or without those of kind -U and -D where no kind is asked for."""
     projection = reader.projection
     if projection.kind is None:

@@ -127,7 +127,7 @@ class _Manifests:
 
     total: int
     read: tuple[ManifestFile, ...]
-    files: int  # of all, but for those that are skipped because they lie below the levels that are read
+    files: int  # of all, but for those that are skipped because they are below the levels that are read
     out_of_range: int  # of those that are skipped by their buckets or row ids
     has_gaps: bool  # whether files may be deleted in one that is read and added in one that is not
 

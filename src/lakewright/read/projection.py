@@ -75,7 +75,7 @@ class Projection:
         field = DataField(-1, name, AtomicType("STRING"))
         return replace(self, fields=(field, *self.fields), paths=((name,), *self.paths), kind=name)
 
-    def chosen(self, names: Sequence[str]) -> Projection:
+    def with_columns(self, names: Sequence[str]) -> Projection:
         """Return a projection whose result has only these columns, in this order."""
         known = {field.name: (field, path) for field, path in zip(self.fields, self.paths, strict=True)}
         found = [known[name] for name in names]
@@ -109,7 +109,7 @@ def plan_projection(
     """
     known = {field.name: field for field in (*fields, *hidden)}
     outputs: dict[str, tuple[tuple[str, ...], DataField]] = {}
-    for name, column in _named(fields, columns):
+    for name, column in _named_columns(fields, columns):
         path, dtype = resolve_path(known, column)
         label = name or "_".join(path)
         if label in outputs and outputs[label][0] != path:
@@ -137,7 +137,7 @@ def to_columns(argument: str, given: object) -> tuple[str, ...] | dict[str, str]
     }
 
 
-def _named(
+def _named_columns(
     fields: Sequence[DataField], columns: Sequence[str] | Mapping[str, str] | None
 ) -> Iterable[tuple[str | None, str]]:
     if columns is None:

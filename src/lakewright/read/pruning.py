@@ -176,7 +176,7 @@ class EntryPruner:
     def stats_may_match(self, entry: ManifestEntry, file_fields: Sequence[DataField]) -> bool:
         """Return whether the statistics of a file allow a match; `file_fields` are those it was written with."""
         file = entry.file
-        predicate = self._asked(entry, file_fields)
+        predicate = self._stats_predicate(entry, file_fields)
         if predicate == TRUE:
             return True
         return may_match(predicate, lambda name: _stats_of(file, name, file_fields), file.row_count)
@@ -185,7 +185,7 @@ class EntryPruner:
         self, entry: ManifestEntry, file_fields: Sequence[DataField], key_fields: Sequence[DataField]
     ) -> bool:
         """Tell whether the file of a primary-key table may hold a matching key; all versions of a row have one key."""
-        predicate = self._asked(entry, file_fields, key_fields)
+        predicate = self._stats_predicate(entry, file_fields, key_fields)
         if predicate in (TRUE, FALSE):
             return predicate == TRUE
         file = entry.file
@@ -196,7 +196,7 @@ class EntryPruner:
             predicate, lambda name: _stats_of(keys, name, stored) or _stats_of(file, name, file_fields), file.row_count
         )
 
-    def _asked(
+    def _stats_predicate(
         self, entry: ManifestEntry, file_fields: Sequence[DataField], columns: Sequence[DataField] | None = None
     ) -> Predicate:
         """Return what to ask of a file's statistics, of some columns alone or of all."""
@@ -301,12 +301,12 @@ def prune_keyed(
             kept |= {id(entry) for entry in members}
             continue
         matching = {e.file.file_name for e in members if pruner.stats_may_match(e, fields_of(e.file.schema_id))}
-        needed = matching if rules.key_is_once else _needed(members, matching, rules)
+        needed = matching if rules.key_is_once else _needed_files(members, matching, rules)
         kept |= {id(entry) for entry in members if entry.file.file_name in needed}
     return [entry for entry in in_reach if id(entry) in kept]
 
 
-def _needed(entries: Sequence[ManifestEntry], matching: set[str], rules: KeyedRules) -> set[str]:
+def _needed_files(entries: Sequence[ManifestEntry], matching: set[str], rules: KeyedRules) -> set[str]:
     """Return the files of a bucket that matching rows are merged from.
 
     Only files of one section share keys. A file that is alone in its section decides about its keys alone: if no row of
@@ -331,7 +331,7 @@ def _stats_of(file: DataFile, name: str, file_fields: Sequence[DataField]) -> Co
     """Return those statistics of a column that are reliable; of system columns, what follows from the file's numbers.
 
     ORC files move times: those with a local zone by the zone of the writer, and the last second before 1970 by one
-    second. What is read from the file then lies outside of what the manifest says.
+    second. What is read from the file then is outside of what the manifest says.
     """
     if name in _TRACKED:
         return _tracked_stats(file, name)
@@ -393,7 +393,7 @@ def _values_of(predicate: Predicate, bucket_field: DataField) -> tuple[Value, ..
     """Return the values that one column may have in matching rows, None where they are too many to list."""
     allowed: set[Value] | None = None
     for part in conjuncts(project_columns(predicate, [bucket_field.name])):
-        listed = [_listed(leaf) for leaf in (part.children if part.method == "or" else (part,))]
+        listed = [_listed_values(leaf) for leaf in (part.children if part.method == "or" else (part,))]
         if any(values is None for values in listed):
             continue
         values: set[Value] = {value for some in listed for value in some or () if value is not None}
@@ -404,7 +404,7 @@ def _values_of(predicate: Predicate, bucket_field: DataField) -> tuple[Value, ..
     return (*(value for value in allowed if not zeros or value != 0.0), *zeros)
 
 
-def _listed(leaf: Predicate) -> tuple[Value, ...] | None:
+def _listed_values(leaf: Predicate) -> tuple[Value, ...] | None:
     # There are many NaNs, which are all equal and whose bits lead to several buckets.
     return leaf.literals if leaf.method in {"equal", "in"} and not any(map(is_nan, leaf.literals)) else None
 
@@ -446,9 +446,9 @@ class Narrowing:
     def choose(self, live: SelectedEntries) -> tuple[SelectedEntries, Mask]:
         """Return the live entries that are shown and may hold a matching row, and for which of them that is sure."""
         self.live = len(live)
-        found = live.narrowed(self._shown)
+        found = live.narrow(self._shown_rows)
         self.shown = len(found)
-        found = found.narrowed(lambda part, rows: rows[self._in_bucket(part, rows)])
+        found = found.narrow(lambda part, rows: rows[self._in_bucket(part, rows)])
         self.in_bucket = len(found)
         sure: list[Mask] = []
 
@@ -457,10 +457,10 @@ class Narrowing:
             sure.append(verdict.sure[verdict.may])
             return rows[verdict.may]
 
-        left = found.narrowed(by_stats)
+        left = found.narrow(by_stats)
         return left, np.concatenate([np.zeros(0, np.bool_), *sure])
 
-    def _shown(self, part: EntryPart, rows: Longs) -> Longs:
+    def _shown_rows(self, part: EntryPart, rows: Longs) -> Longs:
         if self.lowest_level is not None:
             is_shown = (part.buckets.take(rows) != POSTPONE) & (part.levels.take(rows) >= self.lowest_level)
             rows = rows[is_shown]
@@ -544,10 +544,10 @@ class _StatsMask:
         may = _may_match(leaf.method, literals, lows, highs, exact=exact)
         if may is None:
             return _Verdict(all_, ~all_)
-        covered = is_low & is_high & self._covered(entries, dtype)
+        covered = is_low & is_high & self._covered_files(entries, dtype)
         return _Verdict(may | ~covered, covered if exact else ~all_)
 
-    def _covered(self, entries: EntryColumns, dtype: AtomicType) -> Mask:
+    def _covered_files(self, entries: EntryColumns, dtype: AtomicType) -> Mask:
         """Say which files have the newest schema and statistics of all columns, in a form that can be trusted."""
         rows, file = self.rows, entries.of_file
         schemas = file("_SCHEMA_ID")

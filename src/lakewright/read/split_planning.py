@@ -171,14 +171,14 @@ class _DeferredSplits:
             elif sum(weights[start:stop]) <= target:
                 splits += deferred_splits(self._make, [(start, stop)])
             else:
-                splits += self._made(start, stop)
+                splits += self._make_splits(start, stop)
         return splits
 
     def _make(self, start: int, stop: int) -> DataSplit:
-        (split,) = self._made(start, stop)
+        (split,) = self._make_splits(start, stop)
         return split
 
-    def _made(self, start: int, stop: int) -> Iterator[DataSplit]:
+    def _make_splits(self, start: int, stop: int) -> Iterator[DataSplit]:
         """Yield the splits of neighbouring files of one bucket."""
         key, files = self.ordered.bucket_at(start), self.ordered.files(start, stop)
         directory = self._directories.get(key[0])
@@ -363,7 +363,7 @@ def deletions_of(store: TableStore, entries: Iterable[IndexEntry]) -> dict[tuple
     return deletions
 
 
-def limited(splits: Sequence[DataSplit], limit: int) -> list[DataSplit]:
+def limit_splits(splits: Sequence[DataSplit], limit: int) -> list[DataSplit]:
     """Return as many splits as surely hold this many rows; only for reads without a filter."""
     kept: list[DataSplit] = []
     rows = 0
@@ -375,7 +375,7 @@ def limited(splits: Sequence[DataSplit], limit: int) -> list[DataSplit]:
     return kept
 
 
-def sliced(splits: Sequence[DataSplit], start: int, end: int) -> list[DataSplit]:
+def slice_splits(splits: Sequence[DataSplit], start: int, end: int) -> list[DataSplit]:
     """Return the rows from position `start` up to `end` of the whole plan, deleted rows counted."""
     if start < 0 or end < start:
         raise InvalidInputError(f"a slice runs from 0 or more up to its end, not from {start} to {end}")
@@ -391,13 +391,13 @@ def _between(splits: Sequence[DataSplit], start: int, end: int, *, middles: bool
         if middles and split.needs_merge:
             kept.extend([split] if start <= position + rows // 2 < end else [])
         elif position < end and position + rows > start:
-            part = split.sliced(max(0, start - position), min(rows, end - position))
+            part = split.slice_rows(max(0, start - position), min(rows, end - position))
             kept.extend([part] if part is not None else [])
         position += rows
     return kept
 
 
-def sharded(splits: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
+def shard_splits(splits: Sequence[DataSplit], index: int, count: int) -> list[DataSplit]:
     """Return the share of one of `count` workers: shares are equal to the row, and together they are the plan.
 
     The first ones have one row more where the rows cannot be shared evenly.
@@ -415,8 +415,8 @@ def check_shard(index: int, count: int) -> None:
 
 
 def with_row_ids(splits: Sequence[DataSplit], ranges: Sequence[tuple[int, int]]) -> list[DataSplit]:
-    """Return the rows whose ids lie in one of the ranges, both ends included; the ranges ascend and do not overlap."""
-    parts = (split.sliced(start, end) for split in splits for start, end in _places(split, ranges))
+    """Return the rows whose ids are in one of the ranges, both ends included; the ranges ascend and do not overlap."""
+    parts = (split.slice_rows(start, end) for split in splits for start, end in _places(split, ranges))
     return [part for part in parts if part is not None]
 
 
@@ -433,18 +433,18 @@ def _places(split: DataSplit, ranges: Sequence[tuple[int, int]]) -> Iterator[tup
         position += last - first
 
 
-def shuffled(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[DataSplit]:
+def shuffle_splits(splits: Sequence[DataSplit], seed: int, chunk_rows: int) -> list[DataSplit]:
     """Return the plan cut into chunks of rows, in an order that only the seed decides."""
     if chunk_rows < 1:
         raise InvalidInputError(f"a chunk has at least one row, not {chunk_rows}")
     if any(split.needs_merge for split in splits):
         raise UnsupportedError(
-            "rows of one key lie in several files and are merged while they are read, so that they cannot be cut into "
+            "rows of one key are in several files and are merged while they are read, so that they cannot be cut into "
             "chunks: compact the table first (table.compact(full=True)), or shuffle the rows that were read"
         )
     chunks: list[DataSplit] = []
     for split in splits:
-        parts = (split.sliced(start, start + chunk_rows) for start in range(0, split.row_count, chunk_rows))
+        parts = (split.slice_rows(start, start + chunk_rows) for start in range(0, split.row_count, chunk_rows))
         chunks.extend(part for part in parts if part is not None)
     random.Random(seed).shuffle(chunks)  # noqa: S311 - a seed replays a run
     return chunks

@@ -1,7 +1,7 @@
 """A split to batches: open, evolve, merge or drop deleted rows, filter, project.
 
 Invariant: batches come in plan order with one schema; the values of partition columns come from the manifest,
-never from a file; deletion vectors count rows as they lie in the file, before anything is filtered; rows of a key are
+never from a file; deletion vectors count rows as they are in the file, before anything is filtered; rows of a key are
 merged before a filter sees them, so no filter brings an older version back. Nothing is read before the first batch is
 asked for.
 """
@@ -24,18 +24,18 @@ from lakewright.lsm.merge_rows import MergeRules, drop_retracts
 from lakewright.lsm.sorted_runs import Section, merge_runs, sections
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.blob_columns import in_form, storages_of
-from lakewright.read.data_file_reader import BucketReader, KeyedFiles, begun, explain_missing_files
+from lakewright.read.data_file_reader import BucketReader, KeyedFiles, begin_runs, explain_missing_files
 from lakewright.read.data_split import DataSplit
 from lakewright.read.group_columns import GroupColumns, record_batch
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.read.projection import Projection
-from lakewright.spec.arrow_take import filtered
+from lakewright.spec.arrow_take import filter_rows
 from lakewright.spec.arrow_types import to_arrow_type
 from lakewright.spec.predicate import FALSE, TRUE, Predicate, project_columns, simplify
 from lakewright.spec.scalars import to_array
 from lakewright.spec.system_columns import BUCKET, FILE_PATH, METADATA_IDS, ROW_INDEX
 from lakewright.spec.types import DataField, RowType, Value
-from lakewright.storage.concurrency import mapped
+from lakewright.storage.concurrency import map_in_order
 
 Unit: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
 # Of files with deleted rows so many are decoded at a time: they are still in the processor's caches when those that are
@@ -79,9 +79,9 @@ class SplitReader:
 
     def residual(self, split: DataSplit) -> Predicate:
         """Return the predicate that the rows of a split must still fulfil; FALSE means that none of them can match."""
-        return simplify(self.predicate, self._known(split))
+        return simplify(self.predicate, self._partition_values(split))
 
-    def _known(self, split: DataSplit) -> Mapping[str, Value]:
+    def _partition_values(self, split: DataSplit) -> Mapping[str, Value]:
         keys = self.store.schema.partition_keys
         return dict(zip(keys, self.store.partition_values(split.partition_bytes), strict=True))
 
@@ -106,32 +106,32 @@ class SplitReader:
             for run in runs:
                 stack.enter_context(closing(run))
             stack.enter_context(explain_missing_files(self.store, split.snapshot_id))
-            sources, threads = begun(self.store.storage, runs), self.threads
-            for rows in merge_runs(sources, spec, memory_bytes=memory // threads, each=partial(mapped, threads)):
-                yield from self._finished(drop_retracts(rows), residual)
+            sources, threads = begin_runs(self.store.storage, runs), self.threads
+            for rows in merge_runs(sources, spec, memory_bytes=memory // threads, each=partial(map_in_order, threads)):
+                yield from self._finish_rows(drop_retracts(rows), residual)
 
-    def _finished(self, rows: pa.Table, residual: Predicate) -> Iterator[pa.RecordBatch]:
+    def _finish_rows(self, rows: pa.Table, residual: Predicate) -> Iterator[pa.RecordBatch]:
         """Yield merged rows that fulfil the filter, in the columns of the result."""
         names = [field.name for field in self.projection.read_fields]
         for batch in _batches(rows.select(names), rows.num_rows):
-            out = self._selected(batch, None, residual)
+            out = self._select_rows(batch, None, residual)
             if out.num_rows:
                 yield out
 
     def _merged_fields(self, spec: MergeRules) -> tuple[DataField, ...]:
         """Return the columns that a merge needs. If a merge keeps whole rows, a part of a ROW is enough."""
         parts = {field.name: field for field in self.projection.read_fields} if spec.engine.traits.keeps_one_row else {}
-        needed = spec.needed(field.name for field in self.projection.read_fields)
+        needed = spec.needed_columns(field.name for field in self.projection.read_fields)
         return tuple(parts.get(name) or self.store.schema.field(name) for name in needed)
 
     def _read_group(self, split: DataSplit, group: Sequence[int], residual: Predicate) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one file of a split, or of the files that hold columns of the same rows."""
-        for _, batch, live in self.positioned(split, group, residual):
-            out = self._selected(batch, live, residual)
+        for _, batch, live in self.read_positions(split, group, residual):
+            out = self._select_rows(batch, live, residual)
             if out.num_rows:
                 yield from in_form(out, self.projection.fields, self.projection.blobs, storages_of(self.store))
 
-    def positioned(
+    def read_positions(
         self, split: DataSplit, group: Sequence[int], residual: Predicate = TRUE
     ) -> Iterator[tuple[int, pa.RecordBatch, np.ndarray | None]]:
         """Yield all columns to read of a group's rows: the position of the first, the batch, which rows are live.
@@ -139,14 +139,14 @@ class SplitReader:
         None stands for all of them. Values of BLOB columns are descriptors. What cannot match `residual` may be left
         out, a batch at a time.
         """
-        known = self._known(split)
+        known = self._partition_values(split)
         constants = [_constant(split, group, field, known) for field in self.projection.read_fields]
         with explain_missing_files(self.store, split.snapshot_id):
-            deleted = self._deleted(split, group)
+            deleted = self._deleted_positions(split, group)
             batch_rows = None if deleted is None else _FILTERED_ROWS
             for position, batch in self._rows(split, group, residual, batch_rows):
                 live = None if deleted is None else live_mask(deleted, position, batch.num_rows)
-                yield position, self._completed(batch, constants, position), live
+                yield position, self._complete_columns(batch, constants, position), live
 
     def _rows(
         self, split: DataSplit, group: Sequence[int], residual: Predicate, batch_rows: int | None
@@ -162,14 +162,16 @@ class SplitReader:
         columns = GroupColumns.of(source, [split.files[at] for at in group], fields, within)
         return columns.batches(residual, batch_rows=batch_rows)
 
-    def _deleted(self, split: DataSplit, group: Sequence[int]) -> Positions | None:
+    def _deleted_positions(self, split: DataSplit, group: Sequence[int]) -> Positions | None:
         deletion = split.deletion_of(group)
         if deletion is None:
             return None
         anchor = next(at for at in group if split.deletion_files[at] is deletion)
-        return self._files(split).deleted(split.files[anchor], deletion)
+        return self._files(split).deleted_positions(split.files[anchor], deletion)
 
-    def _completed(self, batch: pa.RecordBatch, constants: Sequence[pa.Scalar | None], position: int) -> pa.RecordBatch:
+    def _complete_columns(
+        self, batch: pa.RecordBatch, constants: Sequence[pa.Scalar | None], position: int
+    ) -> pa.RecordBatch:
         """Put the partition and metadata columns among those that the file holds."""
         stored = iter(batch.columns)
         rows, fields = batch.num_rows, self.projection.read_fields
@@ -183,14 +185,14 @@ class SplitReader:
                 columns.append(next(stored))
         return record_batch(columns, [field.name for field in fields], rows)
 
-    def _selected(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
+    def _select_rows(self, batch: pa.RecordBatch, live: np.ndarray | None, residual: Predicate) -> pa.RecordBatch:
         """Drop rows that are deleted or do not match, and keep the columns of the result."""
         mask = None if live is None or live.all() else pa.array(live)
         if residual != TRUE:
             matched = residual.mask(batch)
             mask = matched if mask is None else pc.and_kleene(mask, matched)
         out = self.projection.apply(batch)
-        return out if mask is None else filtered(out, mask, pc.sum(mask).as_py() or 0)
+        return out if mask is None else filter_rows(out, mask, pc.sum(mask).as_py() or 0)
 
 
 def check_places_are_known(store: TableStore, projection: Projection, split: DataSplit) -> None:

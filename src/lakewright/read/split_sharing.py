@@ -192,7 +192,7 @@ class _Probes:
     positions: list[int]
     keys: list[Key]
 
-    def weighed(self) -> Iterable[tuple[Key, int]]:
+    def weigh_keys(self) -> Iterable[tuple[Key, int]]:
         """Return the keys, each with the number of rows up to the next."""
         rows = (end - start for start, end in pairwise([*self.positions, self.file.row_count]))
         return zip(self.keys, rows, strict=True)
@@ -227,7 +227,7 @@ class _Cutter:
         return BucketReader(self.store, self.schemas, part.partition_bytes, part.bucket)
 
     def _cut_rows(self, part: DataSplit, count: int, residual: Predicate) -> list[DataSplit]:
-        """Cut rows that lie in one file, or in several files with columns of the same rows."""
+        """Cut rows that are in one file, or in several files with columns of the same rows."""
         first, last = part.range_of([0])
         normal = [file for file in part.files if not is_side_file(file)]
         largest = max(normal, key=lambda file: file.file_size)
@@ -247,7 +247,7 @@ class _Cutter:
         rows = sum(file.row_count for file in part.files)
         look = partial(self._probes, files, order, rows // (2 * count))
         probes = map_concurrently(self.store.storage, look, part.files)
-        bounds = _bounds([pair for some in probes for pair in some.weighed()], count)
+        bounds = _bounds([pair for some in probes for pair in some.weigh_keys()], count)
         ends = map_concurrently(
             self.store.storage, lambda some: [_position(files, some, order, key) for key in bounds], probes
         )

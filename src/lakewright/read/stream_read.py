@@ -212,7 +212,7 @@ class StreamScan:
         scanned = created_since(store, scan(store, snapshot, self._predicate))
         entries = [entry for entry in scanned.entries if self._keep_bucket is None or self._keep_bucket(entry.bucket)]
         index = [] if snapshot.index_manifest is None else store.manifests.read_index(snapshot.index_manifest)
-        splits = plan_splits(store, snapshot.id, _announced(store, entries), deletions_of(store, index))
+        splits = plan_splits(store, snapshot.id, _announced_files(store, entries), deletions_of(store, index))
         return Plan(snapshot.id, tuple(splits), snapshot, scanned.funnel)
 
     # What comes after.
@@ -326,7 +326,7 @@ def _wanted_millis(store: TableStore) -> int:
     return local_millis(text, key)
 
 
-def _announced(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
+def _announced_files(store: TableStore, entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     """Return the files whose rows are in the changelog already; rows of the others come with a later compaction."""
     match store.options.changelog_producer if store.schema.primary_keys else None:
         case ChangelogProducer.LOOKUP:
@@ -561,7 +561,7 @@ class Steps:
             self._scan.notify_checkpoint_complete(end.snapshot)
 
     def _step(self, at: Offset, last: int | None) -> Step | None:
-        """Return the step that an offset lies in, or the next step that has splits; None: there is none yet."""
+        """Return the step that an offset is in, or the next step that has splits; None: there is none yet."""
         step = self._known.get((at.snapshot, at.full)) or self._plan(at)
         if step is None:
             return None

@@ -94,10 +94,10 @@ def with_read_metrics(
 
     `opened` are the names and sizes of the files that were opened until then; None: no hook listens.
     """
-    return batches if opened is None else _counted(batches, table, columns, splits, opened)
+    return batches if opened is None else _count_batches(batches, table, columns, splits, opened)
 
 
-def _counted(
+def _count_batches(
     batches: Iterator[pa.RecordBatch],
     table: str,
     columns: Sequence[str],
@@ -165,7 +165,7 @@ class TableRead:
         """How many rows there may be."""
         return self._limit
 
-    def unfiltered(self) -> TableRead:
+    def without_filter(self) -> TableRead:
         """Return a read of the same columns that keeps every row of its splits."""
         return TableRead(self._store, self._projection, TRUE, self._limit, self._scan)
 

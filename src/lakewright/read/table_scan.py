@@ -25,11 +25,11 @@ from lakewright.read.manifest_scan import scan as scan_snapshot
 from lakewright.read.split_planning import (
     deletions_of,
     id_ranges,
-    limited,
+    limit_splits,
     plan_splits,
-    sharded,
-    shuffled,
-    sliced,
+    shard_splits,
+    shuffle_splits,
+    slice_splits,
     with_row_ids,
 )
 from lakewright.read.time_travel import created_since, is_incremental, resolve_snapshot
@@ -90,29 +90,29 @@ class TableScan:
     def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> Self:
         """Plan the share of one of several workers only; the shares have equally many rows."""
         index, count = _shard(idx_of_this_subtask, number_of_para_subtasks)
-        return self._shaped(partial(sharded, index=index, count=count))
+        return self._add_shape(partial(shard_splits, index=index, count=count))
 
     def with_slice(self, start_pos: int, end_pos: int) -> Self:
         """Plan only the rows from one position of the whole plan up to another."""
         start, end = argument_checks.check_int("start_pos", start_pos), argument_checks.check_int("end_pos", end_pos)
-        return self._shaped(partial(sliced, start=start, end=end))
+        return self._add_shape(partial(slice_splits, start=start, end=end))
 
     def with_chunk_shuffle(self, seed: int, chunk_size: int) -> Self:
         """Plan chunks of so many rows in an order that only the seed decides."""
         rows = argument_checks.check_int("chunk_size", chunk_size)
-        return self._shaped(partial(shuffled, seed=argument_checks.check_int("seed", seed), chunk_rows=rows))
+        return self._add_shape(partial(shuffle_splits, seed=argument_checks.check_int("seed", seed), chunk_rows=rows))
 
     def with_row_ranges(self, row_ranges: Sequence[tuple[int, int]]) -> Self:
-        """Plan only the rows whose `_ROW_ID` lies in one of the ranges `(first, last)`, both ends included."""
+        """Plan only the rows whose `_ROW_ID` is in one of the ranges `(first, last)`, both ends included."""
         with with_table_name(self._store.name):
             if not self._store.options.row_tracking_enabled:
                 raise InvalidInputError(
                     f"{self._store.name}: rows have ids only with 'row-tracking.enabled'; use with_slice or a filter",
                     table=self._store.name,
                 )
-            return self._shaped(partial(with_row_ids, ranges=id_ranges(row_ranges)))
+            return self._add_shape(partial(with_row_ids, ranges=id_ranges(row_ranges)))
 
-    def _shaped(self, shape: Shape) -> Self:
+    def _add_shape(self, shape: Shape) -> Self:
         shape([])  # a shape that cannot be is refused here, not when the plan is made
         self._shapes.append(shape)
         return self
@@ -175,7 +175,7 @@ class TableScan:
             for shape in self._shapes:
                 splits = shape(splits)
         if self._limit is not None and self._predicate == TRUE:
-            splits = limited(splits, self._limit)
+            splits = limit_splits(splits, self._limit)
         return Plan(None if snapshot is None else snapshot.id, tuple(splits), snapshot, funnel)
 
 

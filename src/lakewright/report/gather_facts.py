@@ -22,7 +22,7 @@ from lakewright.maintenance.orphan_files import branch_layouts, find_orphans
 from lakewright.maintenance.snapshot_expiry import ExpireResult, Retention, expire_snapshots
 from lakewright.metadata.snapshot_files import SnapshotFiles
 from lakewright.metadata.table_store import TableStore
-from lakewright.metadata.table_summary import Shortened, head_of, shortened
+from lakewright.metadata.table_summary import Shortened, head_of, shorten
 from lakewright.read.time_travel import resolve_snapshot
 from lakewright.report.report_facts import (
     Advice,
@@ -173,7 +173,7 @@ def _behind(facts: TableFacts) -> Iterator[Advice]:
         f"Look after the consumer {slowest.name}",
         f"It is {pluralize(slowest.behind, 'snapshot')} behind "
         f"and keeps {pluralize(facts.expiry.left, 'snapshot')} from "
-        "expiring. If nobody reads with it any more, delete it.",
+        "expiring. If no reader uses it any more, delete it.",
         sql=_call(facts, "reset_consumer", f", consumerId => {_sql(slowest.name)}"),
     )
 
@@ -315,7 +315,7 @@ def buckets_of(
     store: TableStore, entries: Iterable[ManifestEntry], buckets: Sequence[compaction_plan.BucketFiles]
 ) -> Buckets:
     """Return what buckets hold and what reading them costs."""
-    measured = [_measured(store, bucket) for bucket in buckets]
+    measured = [_measure_bucket(store, bucket) for bucket in buckets]
     postponed = [entry.file for entry in entries if entry.bucket < 0]
     hides = bool(store.schema.primary_keys) and store.options.hides_level_0
     hidden = [file for bucket in buckets for file in bucket.files if hides and file.level == 0]
@@ -341,7 +341,7 @@ def buckets_of(
     )
 
 
-def _measured(store: TableStore, bucket: compaction_plan.BucketFiles) -> BucketFacts:
+def _measure_bucket(store: TableStore, bucket: compaction_plan.BucketFiles) -> BucketFacts:
     levels: dict[int, list[DataFile]] = {}
     for file in bucket.files:
         levels.setdefault(file.level, []).append(file)
@@ -374,10 +374,10 @@ def _reading(store: TableStore, bucket: compaction_plan.BucketFiles, deleted: in
         return 1, max(0, count_rows(file for file in bucket.files if file.level > 0) - deleted)
     parts = sections(bucket.files, [field.type for field in store.schema.trimmed_primary_key_fields])
     runs = max((len(part.runs) for part in parts), default=1)
-    return runs, max(0, sum(map(_answered, parts)) - deleted)
+    return runs, max(0, sum(map(_answered_rows, parts)) - deleted)
 
 
-def _answered(section: Section) -> int:
+def _answered_rows(section: Section) -> int:
     return max(sum(file.row_count - (file.delete_row_count or 0) for file in run) for run in section.runs)
 
 
@@ -388,11 +388,11 @@ def _bytes(files: Iterable[DataFile]) -> int:
 def compaction_of(store: TableStore, buckets: Sequence[compaction_plan.BucketFiles], *, now_millis: int) -> Compaction:
     """Return what compactions would rewrite, as they would pick it; an error says why the table cannot be compacted."""
     compaction_plan.check_compactable(store)
-    groups = [list(_picked(store, buckets, full=full, now_millis=now_millis)) for full in (False, True)]
+    groups = [list(_picked_files(store, buckets, full=full, now_millis=now_millis)) for full in (False, True)]
     return Compaction(*(_rewrite(store, some) for some in groups))
 
 
-def _picked(
+def _picked_files(
     store: TableStore, buckets: Sequence[compaction_plan.BucketFiles], *, full: bool, now_millis: int
 ) -> Iterator[tuple[compaction_plan.PartitionBucket, Sequence[DataFile]]]:
     """Yield the files that would be rewritten together."""
@@ -444,7 +444,7 @@ def commit_of(snapshot: Snapshot) -> Commit:
         id=snapshot.id,
         time_millis=snapshot.time_millis,
         kind=snapshot.commit_kind.value,
-        user=shortened(snapshot.commit_user, 100),
+        user=shorten(snapshot.commit_user, 100),
         total_rows=snapshot.total_record_count,
         delta_rows=snapshot.delta_record_count,
     )
@@ -514,7 +514,7 @@ def expiry_of(store: TableStore, history: Shortened[Commit], *, files: int, now_
         data_files=found.data_files,
         data_bytes=_freed_bytes(history, found),
         left=found.left,
-        held_by=tuple(shortened(reason) for reason in found.held_by[:REFERENCES_MAX]),
+        held_by=tuple(shorten(reason) for reason in found.held_by[:REFERENCES_MAX]),
     )
 
 
@@ -600,7 +600,7 @@ def schemas_of(store: TableStore) -> Shortened[SchemaVersion]:
 
 
 def _few(changes: list[str]) -> tuple[str, ...]:
-    shown = [shortened(change) for change in changes[:CHANGES_MAX]]
+    shown = [shorten(change) for change in changes[:CHANGES_MAX]]
     more = len(changes) - len(shown)
     return (*shown, f"and {more:,} more") if more else tuple(shown)
 

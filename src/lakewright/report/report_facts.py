@@ -242,7 +242,7 @@ class TableFacts:
     sizes: Sizes
     compaction: Compaction | None  # None: it could not be found out, `problems` say why
     expiry: Expiry | None
-    orphans: Orphans | None  # None: nobody asked for them
+    orphans: Orphans | None  # None: they were not asked for
     references: References
     schemas: Shortened[SchemaVersion]  # the newest ones, newest first
     problems: tuple[str, ...]  # what could not be read, in words

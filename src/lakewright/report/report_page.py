@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lakewright.display import (
     SafeHtml,
-    escaped,
+    escape_html,
     format_bytes,
     format_count,
     html_element,
@@ -228,7 +228,7 @@ def partitions_panel(facts: TableFacts) -> SafeHtml:
     """Return the partitions and how uneven they are."""
     partitions, total = facts.partitions, facts.partitions.largest.total
     if not facts.head.partition_keys:
-        return panel("partitions", "Partitions", lead("The table has no partition columns: all rows lie in one place."))
+        return panel("partitions", "Partitions", lead("The table has no partition columns: all rows are in one place."))
     if not total:
         return panel("partitions", "Partitions", lead("No partition holds a file."))
     largest = partitions.largest.shown[0]
@@ -296,7 +296,7 @@ def _range(low: int, high: int) -> str:
 
 
 def _place_of(size: int, lows: Sequence[int], last: int) -> float:
-    """Return where a size lies between the bins, from 0 to 1; within a bin by its logarithm."""
+    """Return where a size is between the bins, from 0 to 1; within a bin by its logarithm."""
     at = max((at for at, low in enumerate(lows) if low <= size), default=0)
     low, high = max(lows[at], 1), (*lows, last)[at + 1]
     within = math.log(max(size, 1) / low) / math.log(high / low) if high > low else 0.0
@@ -307,7 +307,7 @@ def _place(one: BucketFacts) -> str:
     return f"bucket {one.bucket} · {one.partition}" if one.partition else f"bucket {one.bucket}"
 
 
-def _named(one: BucketFacts) -> tuple[str, str]:
+def _bucket_name(one: BucketFacts) -> tuple[str, str]:
     return html_name(one.partition or "all"), f"{one.bucket}"
 
 
@@ -338,9 +338,9 @@ def levels_panel(facts: TableFacts) -> SafeHtml:
     used = sorted({min(level.level, _DEEPEST_COLOUR) for one in shown for level in one.levels})
     names = ((f"level-{at}", f"level {at} and deeper" if at == _DEEPEST_COLOUR else f"level {at}") for at in used)
     words = f"{pluralize(facts.buckets.costliest.total, 'bucket')}, {facts.buckets.level_0_files:,} files in level 0. "
-    words += "Fresh files lie in level 0; compaction moves rows down to the deepest level, where each key lies once."
+    words += "Fresh files are in level 0; compaction moves rows down to the deepest level, where each key lies once."
     cells = (
-        (*_named(one), f"{level.level}", f"{level.files:,}", f"{level.rows:,}", format_bytes(level.bytes))
+        (*_bucket_name(one), f"{level.level}", f"{level.files:,}", f"{level.rows:,}", format_bytes(level.bytes))
         for one in shown
         for level in one.levels
     )
@@ -389,7 +389,13 @@ def deleted_panel(facts: TableFacts) -> SafeHtml:
         described = f"The share of deleted rows in {pluralize(worst.total, 'bucket')}, the highest first"
         children.append(figure(bars("Buckets with most deleted rows", described, as_bars, whole=1.0), "Where they lie"))
     cells = (
-        (*_named(one), f"{one.rows:,}", f"{one.deleted_rows:,}", f"{one.delete_rows:,}", in_share(one.deleted_share))
+        (
+            *_bucket_name(one),
+            f"{one.rows:,}",
+            f"{one.deleted_rows:,}",
+            f"{one.delete_rows:,}",
+            in_share(one.deleted_share),
+        )
         for one in worst.shown
     )
     heads = ("Partition", "Bucket", "Rows", "Deleted", "Delete others", "Share")
@@ -437,7 +443,7 @@ def reading_panel(facts: TableFacts) -> SafeHtml:
     rows = [Bar(_place(one), f"{pluralize(one.files, 'file')} · {format_bytes(one.bytes_per_row)}/row",
                 (BarPart("append", one.files, pluralize(one.files, "file")),)) for one in costly[:5]]  # fmt: skip
     cells = (
-        (*_named(one), f"{one.files:,}", f"{one.runs:,}", format_bytes(one.bytes), f"{one.answered_rows:,}",
+        (*_bucket_name(one), f"{one.files:,}", f"{one.runs:,}", format_bytes(one.bytes), f"{one.answered_rows:,}",
          format_bytes(one.bytes_per_row)) for one in costly
     )  # fmt: skip
     heads = ("Partition", "Bucket", "Files", "Runs", "Size", "Rows answered", "Bytes per row")
@@ -609,8 +615,8 @@ def _kinds_chart(bins: Sequence[Sequence[Commit]], commits: Sequence[Commit], wo
 
 def _sums(bins: Sequence[Sequence[Commit]], commits: Sequence[Commit]) -> list[SafeHtml]:
     """Return rows and bytes over time."""
-    rows = _carried([[one.total_rows for one in some] for some in bins])
-    sizes = _carried([[one.total_bytes for one in some] for some in bins])
+    rows = _carry_forward([[one.total_rows for one in some] for some in bins])
+    sizes = _carry_forward([[one.total_bytes for one in some] for some in bins])
     ends = _ends(commits)
     of_rows = [[BarPart("append", number, format_count(number))] for number in rows]
     of_bytes = [[BarPart("compact", size, format_bytes(size))] for size in sizes]
@@ -622,7 +628,7 @@ def _sums(bins: Sequence[Sequence[Commit]], commits: Sequence[Commit]) -> list[S
     ]
 
 
-def _carried(bins: Sequence[Sequence[int | None]]) -> list[int]:
+def _carry_forward(bins: Sequence[Sequence[int | None]]) -> list[int]:
     """Return the last known number of each piece of time; one without any has that of the piece before it.
 
     >>> _carried([[1, 2], [], [None], [5, None]])
@@ -681,7 +687,7 @@ def schemas_panel(facts: TableFacts) -> SafeHtml:
 
 
 # ---- Style -----------------------------------------------------------------------------------------------------------
-# Texts have a contrast of at least 4.5 to what they lie on, shapes of at least 3 to the panel; a test measures both.
+# Texts have a contrast of at least 4.5 to what they are on, shapes of at least 3 to the panel; a test measures both.
 
 LIGHT = {
     "page": "#f4f5f7",
@@ -997,8 +1003,8 @@ def _about_panel(facts: TableFacts) -> SafeHtml:
     pairs = [
         ("Place", html_name(head.path)),
         ("Kind", f"{head.kind}: {', '.join(head.details)}"),
-        ("Primary key", join_html(_listed(head.primary_keys))),
-        ("Partitions", join_html(_listed(head.partition_keys))),
+        ("Primary key", join_html(_list_names(head.primary_keys))),
+        ("Partitions", join_html(_list_names(head.partition_keys))),
         ("Buckets", head.buckets),
         ("Schema", f"{head.schema_id}"),
         ("Index files", f"{facts.totals.index_files:,}, {format_bytes(facts.totals.index_bytes)}"),
@@ -1025,7 +1031,7 @@ def _about_panel(facts: TableFacts) -> SafeHtml:
     return panel("about", "What it is", *inside)
 
 
-def _listed(names: tuple[str, ...]) -> Iterator[str]:
+def _list_names(names: tuple[str, ...]) -> Iterator[str]:
     if not names:
         yield "none"
     for at, one in enumerate(names):
@@ -1037,4 +1043,4 @@ def _foot(facts: TableFacts) -> SafeHtml:
         f"Made by lakewright {facts.version} at {instant(facts.made_millis)} from the table's metadata alone. Rows "
         "stored count every version of a key; sizes are those of the files."
     )
-    return html_element("footer", html_element("p", escaped(words)))
+    return html_element("footer", html_element("p", escape_html(words)))

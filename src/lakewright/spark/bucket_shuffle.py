@@ -19,14 +19,14 @@ from lakewright.dml.distributed_write import SINGLE_WRITER_MODES, with_one_threa
 from lakewright.engine.engine import TaskId
 from lakewright.engine.engine_job import error_from_text, error_to_text, is_transient, serialize_messages
 from lakewright.errors import InvalidInputError, LakewrightError
-from lakewright.spark.frame_operations import rebalanced, repartition_by_task
+from lakewright.spark.frame_operations import rebalance, repartition_by_task
 from lakewright.spark.spark_engine import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows, parallelism, size_of
 from lakewright.spark.spark_session import map_in_arrow
 from lakewright.spec.option_values import WriteDistribution
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
 from lakewright.write.bucket_routing import RowGroup
-from lakewright.write.row_shuffle import ShuffleTargets, joined, receivers_for, send
+from lakewright.write.row_shuffle import ShuffleTargets, join_batches, receivers_for, send
 from lakewright.write.table_writer import WriteJob
 
 # ---- Blocks of rows --------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def sending(
         task = 0 if context is None else context.partitionId()
         try:
             for rank, groups in [(0, send(batches, job, receivers))] if make_groups is None else make_groups(batches):
-                yield from _packed(_blocks(groups, receivers, job, block_bytes), task + rank * _TASKS_MAX)
+                yield from _pack_blocks(_blocks(groups, receivers, job, block_bytes), task + rank * _TASKS_MAX)
         except LakewrightError as error:
             if is_transient(error):
                 raise
@@ -165,7 +165,7 @@ def _bucket_of(place: bytes) -> int:
     return bucket
 
 
-def _packed(blocks: Iterable[_Block], task: int) -> Iterator[pa.RecordBatch]:
+def _pack_blocks(blocks: Iterable[_Block], task: int) -> Iterator[pa.RecordBatch]:
     """Put blocks together into batches for Spark."""
     waiting: list[_Block] = []
     size = 0
@@ -225,7 +225,7 @@ class ClusteredFrame:
 
     frame: DataFrame
     task: Task
-    way: str  # in one sentence
+    method: str  # in one sentence
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -242,7 +242,7 @@ def cluster(df: DataFrame, job: WriteJob, *, concurrency: int | None, distributi
         case BucketMode.UNAWARE if chosen is WriteDistribution.PARTITION and schema.partition_keys:
             return _by_partition(df, job, concurrency)
         case BucketMode.UNAWARE:
-            return _in_place(df, job, concurrency, "in place: rows of this table may lie in any file")
+            return _in_place(df, job, concurrency, "in place: rows of this table may be in any file")
         # With fewer tasks than the frame has partitions the order of rows is lost, which decides between rows of a key.
         case BucketMode.HASH_FIXED if chosen is WriteDistribution.NONE and not (concurrency and schema.primary_keys):
             return _in_place(
@@ -330,7 +330,7 @@ def _rows(df: DataFrame) -> int | None:
 def _in_place(df: DataFrame, job: WriteJob, concurrency: int | None, way: str) -> ClusteredFrame:
     def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
         with job.open_writer(this.number, this.attempt) as writer:
-            for rows in joined(batches):
+            for rows in join_batches(batches):
                 writer.write(rows)
             return serialize_messages(writer.prepare())
 
@@ -349,7 +349,7 @@ def _by_partition(df: DataFrame, job: WriteJob, concurrency: int | None) -> Clus
     """Bring the blocks of a partition together; Spark gives a large one to several tasks, and small ones to one."""
     receivers = ShuffleTargets(1)  # the target is not looked at
     blocks, settings = blocks_of(df, job, receivers)
-    frame = rebalanced(blocks, "place")
+    frame = rebalance(blocks, "place")
     frame = frame if concurrency is None else frame.coalesce(concurrency)
     way = "as blocks, by partition; a large partition goes to several tasks"
     return ClusteredFrame(frame.sortWithinPartitions(*BLOCKS_ORDER), _receiving(job, receivers), way, settings)
@@ -376,6 +376,6 @@ def _receiving(job: WriteJob, receivers: ShuffleTargets, *, counts: bool = False
             schema = job.new_intake().schema
             receive(batches, counted if counts else writer, schema, flush_bytes=flush_bytes)
             messages = serialize_messages(writer.prepare())
-            return counted.packed() + messages if counts else messages
+            return counted.to_payload() + messages if counts else messages
 
     return task

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from lakewright.errors import InvalidInputError
 from lakewright.spark.cdc_values import ELEMENT, JSON_ARRAY, JSON_MAP, VALUE, Encoding, EventField

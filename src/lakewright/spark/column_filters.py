@@ -20,7 +20,7 @@ from operator import and_, or_
 from typing import TypeAlias
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from lakewright.spark.spark_types import spark_type
 from lakewright.spec.column_stats import is_nan
@@ -59,7 +59,7 @@ Find: TypeAlias = Callable[[tuple[str, ...]], Column | None]
 def to_column(predicate: Predicate, fields: Sequence[DataField]) -> Column | None:
     """Return the predicate as a column over a frame of these fields; None where Spark cannot say it exactly."""
     known = frozenset(field.name for field in fields)
-    return translated(predicate, lambda path: column_at(path) if path[0] in known else None)
+    return translate_predicate(predicate, lambda path: column_at(path) if path[0] in known else None)
 
 
 def is_exact(dtype: DataType | None) -> bool:
@@ -83,13 +83,13 @@ def column_at(path: Sequence[str]) -> Column:
     return column
 
 
-def translated(p: Predicate, find: Find, *, negated: bool = False) -> Column | None:
+def translate_predicate(p: Predicate, find: Find, *, negated: bool = False) -> Column | None:
     """Return the predicate as a column; `find` gives the columns of its paths, None where there is none."""
     match p.method:
         case "alwaysTrue" | "alwaysFalse":
             return F.lit(p.method == "alwaysTrue")
         case "and" | "or" | "not":
-            children = [translated(child, find, negated=negated or p.method == "not") for child in p.children]
+            children = [translate_predicate(child, find, negated=negated or p.method == "not") for child in p.children]
             kept = [child for child in children if child is not None]
             if len(kept) < len(children):
                 return None
@@ -107,7 +107,7 @@ def translated(p: Predicate, find: Find, *, negated: bool = False) -> Column | N
 
 
 def _bounds_may_hide(p: Predicate) -> bool:
-    """Return whether rows may match that lie outside of the bounds of their row group: NaN, and the other zero."""
+    """Return whether rows may match that are outside of the bounds of their row group: NaN, and the other zero."""
     return 0.0 in p.literals or any(map(is_nan, p.literals)) or bool(matches_value(p.method, p.literals, math.nan))
 
 
@@ -130,10 +130,10 @@ def _leaf(p: Predicate, dtype: DataType, column: Column) -> Column | None:
     literals = [_literal(value, dtype) for value in p.literals]
     if any(literal is None for literal in literals):
         return None
-    return _compared(p, column, [literal for literal in literals if literal is not None])
+    return _compare(p, column, [literal for literal in literals if literal is not None])
 
 
-def _compared(p: Predicate, column: Column, literals: Sequence[Column]) -> Column:
+def _compare(p: Predicate, column: Column, literals: Sequence[Column]) -> Column:
     match p.method:
         case "between":
             return (column >= literals[0]) & (column <= literals[1])
@@ -143,7 +143,7 @@ def _compared(p: Predicate, column: Column, literals: Sequence[Column]) -> Colum
             return _COMPARE[p.method](column, literals[0])
 
 
-def _known(column: Column, *, answer: bool) -> Column:
+def _constant_answer(column: Column, *, answer: bool) -> Column:
     """Return the same answer for every value, and null for null."""
     return F.when(column.isNotNull(), F.lit(answer))
 
@@ -155,7 +155,7 @@ def _member(p: Predicate, dtype: AtomicType, column: Column) -> Column | None:
     literals = [_literal(value, dtype) for value in values]
     if any(literal is None for literal in literals):
         return None
-    member = column.isin(literals) if literals else _known(column, answer=False)
+    member = column.isin(literals) if literals else _constant_answer(column, answer=False)
     if None in p.literals:
         member = F.when(member, F.lit(True))  # noqa: FBT003 - a value, not a switch
     return member if p.method == "in" else ~member

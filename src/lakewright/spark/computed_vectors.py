@@ -32,7 +32,7 @@ from lakewright.spec.manifest import DataFile
 from lakewright.spec.predicate import TRUE, Predicate, project_columns
 from lakewright.spec.system_columns import DELETE, UPDATE_BEFORE, VALUE_KIND
 from lakewright.spec.types import AtomicType, DataField
-from lakewright.storage.concurrency import mapped
+from lakewright.storage.concurrency import map_in_order
 
 # ---- Outdated rows of a section --------------------------------------------------------------------------------------
 # If the merge function keeps one row of a key as it is (deduplicate and first-row), a merge only leaves rows out:
@@ -111,7 +111,7 @@ class OutdatedFinder:
         kept = [np.ones(len(run), np.bool_) for run in keys]
         for older, younger in combinations(range(len(keys)), 2):
             left_out, winner = (younger, older) if spec.engine.traits.keeps_first_row else (older, younger)
-            kept[left_out][_shared(keys[left_out], keys[winner])] = False
+            kept[left_out][_shared_positions(keys[left_out], keys[winner])] = False
         return np.concatenate(kept)
 
     def _numbers(self, split: DataSplit, run: Sequence[DataFile]) -> _Integers | None:
@@ -130,19 +130,21 @@ class OutdatedFinder:
         kept = np.zeros(ends[-1], np.bool_)
         files = self._files(split, section, memory // len(section.runs))
         with ExitStack() as stack:
-            runs = [stack.enter_context(closing(self._numbered(files, run, first_of))) for run in section.runs]
+            runs = [stack.enter_context(closing(self._number_keys(files, run, first_of))) for run in section.runs]
             ranges = key_ranges(runs, self.spec, memory_bytes=memory // self.threads)
-            for winners in mapped(self.threads, partial(_winners, self.spec), stack.enter_context(closing(ranges))):
+            for winners in map_in_order(
+                self.threads, partial(_winners, self.spec), stack.enter_context(closing(ranges))
+            ):
                 kept[winners] = True
         return kept
 
     def _files(self, split: DataSplit, section: Section, chunk_bytes: int) -> KeyedFiles:
-        columns = tuple(self.store.schema.field(name) for name in self.spec.needed(()))
+        columns = tuple(self.store.schema.field(name) for name in self.spec.needed_columns(()))
         exact = not section.ages_are_apart
         place = split.partition_bytes, split.bucket
         return KeyedFiles(self.store, self.schemas, *place, columns, split.deletions(), chunk_bytes, exact)
 
-    def _numbered(
+    def _number_keys(
         self, source: KeyedFiles, run: Sequence[DataFile], first_of: Mapping[DataFile, int]
     ) -> Generator[pa.Table]:
         """Yield the keys of a run, their positions counted over all files of the section."""
@@ -156,7 +158,7 @@ def _root(field: DataField) -> str | None:
     return field.type.root if isinstance(field.type, AtomicType) else None
 
 
-def _shared(keys: _Integers, others: _Integers) -> _Longs:
+def _shared_positions(keys: _Integers, others: _Integers) -> _Longs:
     """Return the positions of sorted keys that are among other sorted keys."""
     few, many = (keys, others) if len(keys) < len(others) else (others, keys)
     at = np.searchsorted(many, few)

@@ -101,7 +101,7 @@ def changes_in(written: Iterable[TaskWritten]) -> list[CommitMessage]:
 # name.
 #
 # Invariant: a batch is published once, however often Spark writes it. The files of a batch that was published
-# before are removed, and nothing is removed of a batch that somebody began to publish.
+# before are removed, and nothing is removed of a batch that a process began to publish.
 
 STREAM_WRITE = frozenset({"checkpointlocation", "queryname"})  # what Spark adds to the options
 _QUERY_ID = "sql.streaming.queryId"  # the property of a task that holds the id of its streaming query
@@ -162,7 +162,7 @@ class StreamSink(DataSourceStreamArrowWriter):
             compact_after_commit(self._store, snapshot, places)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Remove what the tasks of a failed batch wrote, unless somebody began to publish it."""
+        """Remove what the tasks of a failed batch wrote, unless a process began to publish it."""
         written = written_in(messages)
         if not written:
             return  # attempts that failed have cleaned up after themselves
@@ -211,7 +211,7 @@ def _written_by_all(messages: Sequence[WriterCommitMessage | None], table: str, 
 # sequence numbers, so the later row of a key wins.
 #
 # Invariant: a frame is published once or not at all, and after every task's messages arrived. Columns that do not
-# fit are refused before any task runs. Nothing is removed once somebody began to publish.
+# fit are refused before any task runs. Nothing is removed once a process began to publish.
 
 OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA = "partitionoverwritemode", "partitions", "mergeschema"
 WRITE = frozenset({OVERWRITE_MODE, PARTITIONS, MERGE_SCHEMA})
@@ -235,7 +235,7 @@ def table_sink(given: SourceOptions, schema: sql.StructType, *, overwrite: bool)
             "the option 'partitions' says what an overwrite replaces; leave it out of mode('append') and INSERT INTO",
             option=PARTITIONS,
         )
-    replaced = _replaced(given, table) if overwrite else None
+    replaced = _replaced_partitions(given, table) if overwrite else None
     if given.switch(MERGE_SCHEMA):
         table = add_missing_columns(table, pa.schema([field.with_nullable(True) for field in columns]))  # noqa: FBT003 - Arrow's
     if replaced is not None:
@@ -296,7 +296,7 @@ class SparkTableSink(DataSourceArrowWriter):
             return JobEnd(commit.commit(changes))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what the tasks wrote, unless somebody began to publish it.
+        """Remove what the tasks wrote, unless a process began to publish it.
 
         Nothing is published where a message is missing, so then all files of this write are removed, also those
         of attempts that sent no message. After a commit that failed all messages are here, and files that may have been
@@ -326,7 +326,7 @@ class SparkTableSink(DataSourceArrowWriter):
         )
 
 
-def _replaced(given: SourceOptions, table: FileStoreTable) -> ReplacedPartitions:
+def _replaced_partitions(given: SourceOptions, table: FileStoreTable) -> ReplacedPartitions:
     mode = given.words.get(OVERWRITE_MODE, "static").strip().lower()
     if mode not in {"static", "dynamic"}:
         raise InvalidInputError(f"partitionOverwriteMode is static or dynamic, not {mode!r}", option=OVERWRITE_MODE)

@@ -1,6 +1,6 @@
 """`format("lakewright")` and views of tables.
 
-Options of Spark come in (see `options`), partitions of Arrow batches or one snapshot go out. Spark calls a source in
+A read yields partitions of Arrow batches; a write makes one snapshot. Spark calls a source in
 processes of its own: one plans a read, one a write, one commits; none of them sees the session or its settings.
 
 Invariant: a read gives exactly the schema that Spark was promised, of one snapshot, which is chosen when the
@@ -15,7 +15,7 @@ so that the union of a frame with a part of it lacks rows. The option `filter` i
 attach(spark, "/lake", "sales")
     spark.sql("SELECT region, sum(amount) FROM orders GROUP BY region")
 
-Invariant: a view shows one snapshot of its table and nobody writes through it by accident. The views of a plain
+Invariant: a view shows one snapshot of its table and cannot be written to by accident. The views of a plain
 `attach` read as fast as `read_table` and cannot be written; their snapshots are those of the moment of the call. Views
 that are `writable` take INSERT INTO and INSERT OVERWRITE and are slower to read, because Spark cannot prune columns
 of them; each is pinned to the snapshot of its first use, and not even an insert through it changes what it shows.
@@ -90,7 +90,7 @@ class LakewrightSource(DataSource):
             )
         # Spark does not return whether a read, a stream or a writable view asks, so the options of all three are
         # allowed.
-        options = self._given(_READ_WORDS | STREAM_READ | WRITE)
+        options = self._parse_options(_READ_WORDS | STREAM_READ | WRITE)
         try:
             builder = options.read()
         except NotFoundError:
@@ -101,26 +101,26 @@ class LakewrightSource(DataSource):
 
     def reader(self, schema: sql.StructType) -> DataSourceReader:
         """Plan a read of the columns of a schema, which is ours or what the user gave to `.schema(...)`."""
-        options = self._given(_READ_WORDS | WRITE)
-        builder = _projected(options.read(), schema)
+        options = self._parse_options(_READ_WORDS | WRITE)
+        builder = _project_schema(options.read(), schema)
         if isinstance(builder, SystemReadBuilder):
             return SystemReader(builder, schema)
         return TableReader(builder.new_read(), schema, options.number(READ_TASKS))
 
     def writer(self, schema: sql.StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
         """Plan a write of a frame."""
-        return table_sink(self._given(SINK), schema, overwrite=overwrite)
+        return table_sink(self._parse_options(SINK), schema, overwrite=overwrite)
 
     def streamReader(self, schema: sql.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan a stream of what changes in the table."""
-        return stream_reader(self._given(STREAM_READ), schema)
+        return stream_reader(self._parse_options(STREAM_READ), schema)
 
     def streamWriter(self, schema: sql.StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
         """Plan a stream into the table."""
         require(Feature.STREAM_SINK, f'writeStream.format("{FORMAT}")')
-        return stream_writer(self._given(STREAM_WRITE), schema, overwrite)
+        return stream_writer(self._parse_options(STREAM_WRITE), schema, overwrite)
 
-    def _given(self, words: Collection[str]) -> SourceOptions:
+    def _parse_options(self, words: Collection[str]) -> SourceOptions:
         return SourceOptions.of(self.options, words, self.bound)
 
 
@@ -188,7 +188,9 @@ class SystemReader(DataSourceReader):
             yield from spark_batches(batch, self._fields)
 
 
-def _projected(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType) -> ReadBuilder | SystemReadBuilder:
+def _project_schema(
+    builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType
+) -> ReadBuilder | SystemReadBuilder:
     """Return a read of only the columns of a schema; it may leave columns out and order them, but not change them."""
     offered = spark_schema(builder.read_type())
     names = schema.fieldNames()
@@ -201,8 +203,8 @@ def _projected(builder: ReadBuilder | SystemReadBuilder, schema: sql.StructType)
         column = known[field.name]
         if not _fits(column.dataType, field.dataType) or (column.nullable and not field.nullable):
             raise InvalidInputError(
-                f"the column {field.name!r} is {_shown(column)}, not {_shown(field)}: .schema(...) may leave columns "
-                "out, but cast them afterwards",
+                f"the column {field.name!r} is {_format_field(column)}, not {_format_field(field)}: .schema(...) may "
+                "leave columns out, but cast them afterwards",
                 column=field.name,
             )
     return builder
@@ -230,7 +232,7 @@ def _fits(offered: sql.DataType, requested: sql.DataType) -> bool:
             return offered == requested
 
 
-def _shown(field: sql.StructField) -> str:
+def _format_field(field: sql.StructField) -> str:
     return f"{field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
 
 
@@ -269,7 +271,7 @@ def attach(
             continue
         try:
             table = source.get_table(Identifier.create(database, name))
-            frame = _door(spark, table) if writable else _pinned(spark, table)
+            frame = _door(spark, table) if writable else _read_pinned(spark, table)
         except LakewrightError as error:
             _warn(f"{database}.{name} has no view: {error}")
             continue
@@ -286,7 +288,7 @@ def find_catalog(given: Catalog | Mapping[str, object] | str) -> Catalog:
     return argument_checks.check_instance("catalog", given, Catalog, expected)  # type: ignore[type-abstract]
 
 
-def _pinned(spark: SparkSession, table: FileStoreTable) -> DataFrame:
+def _read_pinned(spark: SparkSession, table: FileStoreTable) -> DataFrame:
     # The selection costs nothing, and without it INSERT OVERWRITE would replace the files behind the plain scan.
     return read_table(spark, table).select("*")
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as sql
 
 from lakewright.errors import InvalidInputError
@@ -57,7 +57,7 @@ def table_names(spark: SparkSession, names: Sequence[str], store: TableStore) ->
     if is_case_sensitive(spark):
         return list(names)
     known = store.schema.field_names
-    return [_resolved(name, known, (), store.name) for name in names]
+    return [_resolve_column(name, known, (), store.name) for name in names]
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:
@@ -108,7 +108,7 @@ def _renames(
     _check_distinct([field.name for field in given], table, parent, known.keys())
     for field in given:
         path = (*parent, field.name)
-        name = _resolved(field.name, list(known), parent, table)
+        name = _resolve_column(field.name, list(known), parent, table)
         if name != field.name:
             yield path, name
         if name in known:
@@ -125,15 +125,15 @@ def _inner_renames(given: pa.DataType, dtype: DataType, path: Path, table: str) 
         yield from _inner_renames(given.item_type, dtype.value, (*path, _VALUE), table)
 
 
-def _resolved(name: str, known: Sequence[str], parent: Path, table: str) -> str:
+def _resolve_column(name: str, known: Sequence[str], parent: Path, table: str) -> str:
     """Return a name as the table spells it; one that it does not have stays."""
     if name in known:
         return name
     found = [one for one in known if one.lower() == name.lower()]
     if len(found) > 1:
         raise InvalidInputError(
-            f"table {table}: the column {_shown(parent, name)} is {' or '.join(map(repr, found))} of the table; spell "
-            "it as the table does",
+            f"table {table}: the column {_format_path(parent, name)} is {' or '.join(map(repr, found))} of the table; "
+            "spell it as the table does",
             table=table,
             column=".".join((*parent, name)),
         )
@@ -147,14 +147,14 @@ def _check_distinct(names: Sequence[str], table: str, parent: Path = (), known: 
         other = seen.setdefault(name.lower(), name)
         if other != name and not (name in known and other in known):
             raise InvalidInputError(
-                f"table {table}: the frame has the columns {_shown(parent, other)} and {_shown(parent, name)}, which "
-                f"are one name to Spark; drop or rename one, or set {CASE_SENSITIVE} to true",
+                f"table {table}: the frame has the columns {_format_path(parent, other)} and "
+                f"{_format_path(parent, name)}, which are one name to Spark; drop or rename one, or set {CASE_SENSITIVE} to true",
                 table=table,
                 column=".".join((*parent, name)),
             )
 
 
-def _shown(parent: Path, name: str) -> str:
+def _format_path(parent: Path, name: str) -> str:
     return repr(".".join((*parent, name)))
 
 

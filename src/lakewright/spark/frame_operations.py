@@ -18,10 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import DataType, StructField, StructType
 
-from lakewright.spark.spark_features import Feature, has, imported
+from lakewright.spark.spark_features import Feature, has, import_name
 from lakewright.spark.spark_session import REFUSALS, is_connect, map_in_arrow, own_calls
 from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spec.arrow_types import from_arrow_schema
@@ -40,7 +40,7 @@ def repartition_by_task(frame: DataFrame, tasks: int, target: str) -> DataFrame:
     return frame.repartition(tasks, number)
 
 
-def rebalanced(frame: DataFrame, column: str) -> DataFrame:
+def rebalance(frame: DataFrame, column: str) -> DataFrame:
     """Bring rows with the same value of a column together; if there are very many of them, Spark may split them."""
     return frame.hint("rebalance", column) if has(Feature.REBALANCE) else frame.repartition(column)
 
@@ -85,7 +85,7 @@ def with_column(
 ) -> DataFrame:
     """Return the frame with one more column, at its end, that a function computes from another column."""
     if has(Feature.ARROW_FUNCTION):
-        to_udf: Any = imported("pyspark.sql.pandas.functions", "arrow_udf")
+        to_udf: Any = import_name("pyspark.sql.pandas.functions", "arrow_udf")
         return frame.select("*", to_udf(function, dtype)(F.col(source)).alias(name))
     schema = StructType([*frame.schema.fields, StructField(name, dtype)])
     at = frame.columns.index(source)

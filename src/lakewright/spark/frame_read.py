@@ -72,14 +72,14 @@ def frame_of(
 ) -> DataFrame:
     """Return what a builder reads as a frame.
 
-    If somebody `filters_again`, the frame may hold rows that the filter of the builder leaves out: Spark hands its own
+    With `filters_again`, the frame may hold rows that the filter of the builder leaves out: Spark hands its own
     filter to its scan, and two of them take more time than one.
     """
     if isinstance(builder, SystemReadBuilder):
         rows = builder.new_read().to_arrow()
         known = {field.name: field for field in builder.source.fields}
         return local_frame(spark, rows, [known[name] for name in rows.column_names])
-    return _framed(spark, builder.new_read(), None, filters_again=filters_again)
+    return _read_splits(spark, builder.new_read(), None, filters_again=filters_again)
 
 
 def to_spark(
@@ -96,10 +96,10 @@ def to_spark(
     session = _session(spark)
     if override_num_partitions is not None and override_num_partitions < 1:
         raise InvalidInputError(f"a frame has at least 1 partition, not {override_num_partitions}")
-    return _framed(session, read, splits, override_num_partitions)
+    return _read_splits(session, read, splits, override_num_partitions)
 
 
-def _framed(
+def _read_splits(
     spark: SparkSession,
     read: TableRead,
     splits: Sequence[DataSplit] | None,
@@ -114,8 +114,8 @@ def _framed(
     for one, some in read.by_branch(planned):
         for split in some:
             check_places_are_known(one.store, one.projection, split)
-        scanned = one.unfiltered() if filters_again else one
-        divided = _divided(spark, scanned, some)
+        scanned = one.without_filter() if filters_again else one
+        divided = _divide_splits(spark, scanned, some)
         if not divided.by_bits:
             frames.append(merged_scan(spark, one, divided.merged, partitions=partitions))
             continue
@@ -128,7 +128,7 @@ def _framed(
     return frame if read.limit is None else frame.limit(read.limit)
 
 
-def _divided(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> DividedSplits:
+def _divide_splits(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> DividedSplits:
     """Divide splits into those for Spark's own scan, with their outdated rows, and the others."""
     if read.projection.rows is not None:
         reason = "the old and the new row of an update become one"

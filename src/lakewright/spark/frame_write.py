@@ -131,19 +131,19 @@ def write_frame(df: DataFrame, job: WriteJob, publication: CommitTarget, setting
         clustered = cluster(df, job, concurrency=settings.concurrency, distribution=settings.distribution)
         work = SparkWork(
             clustered.frame,
-            _counted(clustered.task, job_progress.counter),
+            _count_written(clustered.task, job_progress.counter),
             what,
             settings=clustered.settings,
             progress=job_progress,
-            way=clustered.way,
+            method=clustered.method,
         )
         result = write_once(SparkEngine(spark), job, work, publication, started=started)
-        job_progress.done(result.rows, result.bytes)
+        job_progress.add_finished(result.rows, result.bytes)
         job_progress.conclude(final_line(result, store.name))
     return result
 
 
-def _counted(task: Task, counter: Counter) -> Task:
+def _count_written(task: Task, counter: Counter) -> Task:
     """Return a task that also adds the rows and bytes it wrote to the counter of the progress."""
 
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:

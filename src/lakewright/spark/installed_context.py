@@ -370,7 +370,7 @@ class InstalledContext(SQLContext):
                 )
                 alias = f" AS `{word.text.lower()}()`" if is_column and _depth(words[:at]) == 0 else ""
                 changes[word.start, words[at + 2].end] = f"'{value}'{alias}"
-        return Fragment(text, 0, len(text)).replaced(changes)
+        return Fragment(text, 0, len(text)).replace_at(changes)
 
 
 def _asks_place(text: str) -> bool:

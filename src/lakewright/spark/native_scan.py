@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as sql
 
 from lakewright.errors import LakewrightError, TableNotExistException
@@ -155,7 +155,9 @@ def _leave_rows_out_by_join(spark: SparkSession, frame: DataFrame, files: Sequen
     return frame.join(F.broadcast(known), column, "left").where(bit == 0).drop(_WORDS)
 
 
-def numbered(spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile], numbers: Sequence[int]) -> DataFrame:
+def scan_with_file_numbers(
+    spark: SparkSession, frame: DataFrame, files: Sequence[ScannedFile], numbers: Sequence[int]
+) -> DataFrame:
     """Return a scan of files with the number of its file in each row."""
     frame, number = _file_value(spark, frame, files, NUMBER, numbers)
     return frame.withColumn(NUMBER, number)
@@ -175,9 +177,13 @@ def _file_value(
 ) -> tuple[DataFrame, Column]:
     """Return the frame, and a column with the value that belongs to the file of each row."""
     if not sizes_differ(files):
-        return _joined(spark, frame, _NAME, what, dict(zip((file.name for file in files), values, strict=True)))
+        return _join_file_values(
+            spark, frame, _NAME, what, dict(zip((file.name for file in files), values, strict=True))
+        )
     if len(files) > _CASES_MAX:
-        return _joined(spark, frame, _SIZE, what, dict(zip((file.size for file in files), values, strict=True)))
+        return _join_file_values(
+            spark, frame, _SIZE, what, dict(zip((file.size for file in files), values, strict=True))
+        )
     return frame, _case(files, values)
 
 
@@ -192,7 +198,7 @@ def _case(files: Sequence[ScannedFile], values: Sequence[int]) -> Column:
     return case.otherwise(_unknown(_SIZE))
 
 
-def _joined(
+def _join_file_values(
     spark: SparkSession, frame: DataFrame, column: str, what: str, values: Mapping[str, int] | Mapping[int, int]
 ) -> tuple[DataFrame, Column]:
     """Return the frame joined with the values, and a column with the value that belongs to the file of each row."""
@@ -226,7 +232,7 @@ def readable(written: Sequence[DataField], read: Sequence[DataField]) -> bool:
     return all(place is None or _converts(plan.file_fields[place].type, field.type) for field, place in pairs)
 
 
-def converted(column: Column, file: DataType, read: DataType) -> Column:
+def convert_column(column: Column, file: DataType, read: DataType) -> Column:
     """Return a column of a file as the read wants it; `readable` has seen the types."""
     if _is_alike(file, read) or not isinstance(read, AtomicType):
         return column
@@ -351,7 +357,7 @@ def partition_column(store: TableStore, field: DataField) -> Column:
 # Spark's reader is vectorised, prunes columns and skips row groups by itself, so whatever it reads *exactly as the
 # core does* goes this way, and nothing else does. Files are read with the column names and types that their own
 # schema gave them, one scan per schema, and are then renamed and cast to the schema of the read. Partition columns
-# come from the path of a file, which the manifest decides, never from what lies in the file. Deleted rows are left
+# come from the path of a file, which the manifest decides, never from what is in the file. Deleted rows are left
 # out by their position in the file, with a bitmap that is part of the plan.
 #
 # Invariant: a frame pins files, not directories; no setting of the session changes what it gives, neither
@@ -441,7 +447,7 @@ def native_scan(
             group.add(split.file_paths[at], file, left_out)
             if numbers is not None:
                 group.numbers.append(numbers[split.file_paths[at]])
-    frames = [_scanned(spark, read, group) for group in groups.values()]
+    frames = [_scan_group(spark, read, group) for group in groups.values()]
     if frames:
         return union_all(frames)
     places = {} if numbers is None else {NUMBER: sql.IntegerType(), POSITION: sql.LongType()}
@@ -550,18 +556,18 @@ def _left_out(
     deletion = split.deletion_files[at] if split.deletion_files else None
     if deletion is None:
         return None
-    deleted = BucketReader(store, schemas, split.partition_bytes, split.bucket).deleted(file, deletion)
+    deleted = BucketReader(store, schemas, split.partition_bytes, split.bucket).deleted_positions(file, deletion)
     return None if deleted is None else words_of(deleted, file.row_count)
 
 
-def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
+def _scan_group(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
     """Return the rows of one group in the columns of the read."""
     store, projection = read.store, read.projection
     keys = store.schema.partition_keys
     plan = plan_evolution(group.written, [f for f in projection.read_fields if f.name not in keys])
     # A scan needs at least one column of the files.
     stored = plan.file_fields or tuple(f for f in group.written if f.name not in keys)[:1]
-    frame = _loaded(spark, store, stored, group)
+    frame = _load_files(spark, store, stored, group)
     marked = group.marked
     if marked:
         frame = frame.select("*", *file_columns(marked))
@@ -577,7 +583,7 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
         elif place is None:
             column = F.lit(None).cast(spark_type(needed.type)).alias(needed.name)
         else:
-            column = converted(column_at([stored[place].name]), stored[place].type, needed.type)
+            column = convert_column(column_at([stored[place].name]), stored[place].type, needed.type)
             column = column if stored[place] == needed else column.alias(needed.name)
         columns.append(column)
     frame = frame.select(*columns, *(file_column_names(marked) if marked else []))
@@ -586,7 +592,7 @@ def _scanned(spark: SparkSession, read: TableRead, group: _Group) -> DataFrame:
     if group.left_out:
         frame = leave_rows_out(spark, frame, group.left_out)
     if group.numbers:
-        frame = numbered(spark, frame, marked, group.numbers)
+        frame = scan_with_file_numbers(spark, frame, marked, group.numbers)
         return frame.select(NUMBER, POSITION, *_outputs(projection))
     if not marked and _are_outputs(projection):
         return frame
@@ -619,7 +625,7 @@ def _outputs(projection: Projection) -> list[Column]:
     return out
 
 
-def _loaded(spark: SparkSession, store: TableStore, stored: Sequence[DataField], group: _Group) -> DataFrame:
+def _load_files(spark: SparkSession, store: TableStore, stored: Sequence[DataField], group: _Group) -> DataFrame:
     """Return a scan of files with the columns that they hold, and the partition columns of their paths."""
     _remember(store, group.snapshot_id)
     partitions = [sql.StructField(f.name, partition_type(store, f)) for f in store.schema.partition_fields]

@@ -28,7 +28,7 @@ from lakewright.spark.installed_context import InstalledContext
 from lakewright.spark.plain_catalog import CATALOG_CALLS
 from lakewright.spark.short_errors import converting
 from lakewright.spark.source_options import READ, SourceOptions
-from lakewright.spark.spark_features import Feature, imported, require
+from lakewright.spark.spark_features import Feature, import_name, require
 from lakewright.spark.spark_session import check_session, in_session_zone, is_connect, is_own_call, own_calls
 from lakewright.spark.spark_sql_changes import SparkEvaluation
 from lakewright.spark.spark_sql_context import create_of, insert_rows
@@ -138,11 +138,11 @@ def _wrap_classes(spark: SparkSession) -> None:
     each(type(spark.catalog), _session_of_catalog, CATALOG_CALLS)
     each(frames, _session_of_frame, {"writeTo": _write_to})
     reader, writer = (
-        imported(f"{place}.readwriter", "DataFrameReader"),
-        imported(f"{place}.readwriter", "DataFrameWriter"),
+        import_name(f"{place}.readwriter", "DataFrameReader"),
+        import_name(f"{place}.readwriter", "DataFrameWriter"),
     )
     streams = f"{place}.streaming.readwriter"
-    stream_reader, stream_writer = imported(streams, "DataStreamReader"), imported(streams, "DataStreamWriter")
+    stream_reader, stream_writer = import_name(streams, "DataStreamReader"), import_name(streams, "DataStreamWriter")
     each(reader, _session_of_reader, {"table": _read_table})
     each(writer, _session_of_writer, {"saveAsTable": _save_as_table, "insertInto": _insert_into})
     each(stream_reader, _session_of_reader, {"table": _read_stream})
@@ -157,7 +157,7 @@ def _wrap_classes(spark: SparkSession) -> None:
         _replace(frames, name, _remembering("_lakewright_frame", getattr(frames, name)))
     _wrap_expressions(spark, frames)
     errors = "pyspark.sql.connect.client.core" if is_connect(spark) else "pyspark.errors.exceptions.captured"
-    if imported(errors, "convert_exception") is not None:
+    if import_name(errors, "convert_exception") is not None:
         module = importlib.import_module(errors)
         _replace(module, "convert_exception", converting(module.convert_exception))
 
@@ -165,7 +165,7 @@ def _wrap_classes(spark: SparkSession) -> None:
 def _wrap_expressions(spark: SparkSession, frames: Any) -> None:
     """Check texts of conditions and expressions, in which Spark itself looks names up."""
     if is_connect(spark):
-        expression: Any = imported("pyspark.sql.connect.expressions", "SQLExpression")
+        expression: Any = import_name("pyspark.sql.connect.expressions", "SQLExpression")
 
         def made(self: Any, text: str) -> None:
             _check_text(SparkSession.getActiveSession() or spark, text)
@@ -177,7 +177,7 @@ def _wrap_expressions(spark: SparkSession, frames: Any) -> None:
     for name in ("where", "filter", "selectExpr"):
         _replace(frames, name, _checking(getattr(frames, name)))
     # `expr` itself may have been imported by name, so the function that it calls is wrapped.
-    module = imported("pyspark.sql.functions", "builtin") or importlib.import_module("pyspark.sql.functions")
+    module = import_name("pyspark.sql.functions", "builtin") or importlib.import_module("pyspark.sql.functions")
     invoke = getattr(module, "_invoke_function", None)
     if invoke is not None:
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from lakewright.dml.assignments import MergeSide
 from lakewright.dml.bucket_merge import BucketMerge, BucketReceivers, BucketRoute, BucketRows
@@ -65,7 +65,7 @@ from lakewright.spark.bucket_shuffle import (
     cluster_made,
     receivers_of,
 )
-from lakewright.spark.column_filters import is_exact, to_column, translated
+from lakewright.spark.column_filters import is_exact, to_column, translate_predicate
 from lakewright.spark.core_scan import over_shares
 from lakewright.spark.frame_operations import from_arrow, persisted, repartition_by_task, to_arrow
 from lakewright.spark.native_scan import native_scan, native_splits
@@ -79,7 +79,7 @@ from lakewright.spec.table_schema import BucketMode
 from lakewright.spec.types import BINARY_ROOTS, FLOAT_ROOTS, AtomicType, DataField, DataType
 from lakewright.write.bucket_routing import RowGroup
 from lakewright.write.dynamic_buckets import HashFiles
-from lakewright.write.row_shuffle import STAGE_BYTES, ShuffleTargets, joined
+from lakewright.write.row_shuffle import STAGE_BYTES, ShuffleTargets, join_batches
 from lakewright.write.table_writer import WriteJob
 
 # ---- Groups of files as frames ---------------------------------------------------------------------------------------
@@ -417,7 +417,7 @@ class MergeSides:
             return reduce(and_, parts)
         residual = self.plan.residual.predicate
         exact = all(is_exact(leaf.dtype) or leaf.method in {"isNull", "isNotNull"} for leaf in residual.leaves())
-        condition = translated(residual, partial(self._column, names)) if exact else None
+        condition = translate_predicate(residual, partial(self._column, names)) if exact else None
         if condition is None:
             raise UnsupportedError(
                 f"{self.store.name}: Spark cannot ask {residual} exactly; merge embedded, with df.toArrow(), or move "
@@ -554,7 +554,7 @@ def merge_buckets(
         tasks = min(tasks, _places(store, splits, assigners))
     tasks = tasks if concurrency is None else min(tasks, concurrency)
     receivers = BucketReceivers(max(tasks, assigners), assigners)
-    shipped = merge.shipped(receivers, threads=receivers.count < parallelism(spark))
+    shipped = merge.for_tasks(receivers, threads=receivers.count < parallelism(spark))
     frame, settings = blocks_of(
         plan_columns(df, merge.plan), shipped.job, receivers, partial(_by_bucket, shipped, route)
     )
@@ -578,18 +578,20 @@ def _by_bucket(merge: BucketMerge, route: BucketRoute, batches: Iterator[pa.Reco
     grouped = merge.grouping(route)
 
     def groups() -> Iterator[RowGroup]:
-        for rows in joined(batches, bytes_max=STAGE_BYTES):
-            yield from grouped(merge.sent(rows))
+        for rows in join_batches(batches, bytes_max=STAGE_BYTES):
+            yield from grouped(merge.to_wire_types(rows))
 
     yield CHANGES, groups()
 
 
 def _merge_buckets(merge: BucketMerge, this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
     """Merge the buckets of a task."""
-    return merge.run(this, (_opened(merge, *blocks) for blocks in by_place(batches)))
+    return merge.run(this, (_open_bucket(merge, *blocks) for blocks in by_place(batches)))
 
 
-def _opened(merge: BucketMerge, bucket: int, files: Sequence[pa.Buffer], blocks: Sequence[pa.Buffer]) -> BucketRows:
+def _open_bucket(
+    merge: BucketMerge, bucket: int, files: Sequence[pa.Buffer], blocks: Sequence[pa.Buffer]
+) -> BucketRows:
     splits = [DataSplit.deserialize(blob.to_pybytes()) for blob in files]
     rows = [pa.ipc.read_record_batch(blob, merge.schema) for blob in blocks]
     return bucket, splits, [pa.Table.from_batches(rows, merge.schema)] if rows else []

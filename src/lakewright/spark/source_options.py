@@ -16,7 +16,7 @@ from lakewright.catalog.catalog_registry import CatalogFactory
 from lakewright.errors import InvalidInputError, UnsupportedError
 from lakewright.read.read_builder import ReadBuilder, ReadRequest
 from lakewright.spec.identifier import Identifier
-from lakewright.spec.option_table import OPENING, RULES, OptionScope, is_of_storage, rule_of, spelled
+from lakewright.spec.option_table import OPENING, RULES, OptionScope, is_of_storage, rule_of, spell_key
 from lakewright.spec.table_options import TableOptions
 from lakewright.storage.credentials import named_provider, setting_names
 from lakewright.table.file_store_table import FileStoreTable
@@ -53,7 +53,7 @@ class SourceOptions:
         cls, options: Mapping[str, str], words: Collection[str], bound: FileStoreTable | RowView | None = None
     ) -> SourceOptions:
         """Sort the options of a call that accepts some words; refuse keys that mean nothing."""
-        given = {_spelled(str(key).lower(), words): str(value) for key, value in options.items()}
+        given = {_spell_option(str(key).lower(), words): str(value) for key, value in options.items()}
         sorts: dict[str, dict[str, str]] = {"place": {}, "words": {}, "table": {}, "storage": {}}
         for key, value in given.items():
             sorts[_sort(key, words)][key] = value
@@ -149,11 +149,11 @@ def check_zone_said(table: FileStoreTable, condition: str | None) -> None:
         )
 
 
-def _spelled(key: str, words: Collection[str]) -> str:
+def _spell_option(key: str, words: Collection[str]) -> str:
     """Return a key, which Spark has turned into lower case, as the call or the table spells it."""
     if (word := _JAVA_WORDS.get(key, key)) in words:
         return word
-    return spelled(key)
+    return spell_key(key)
 
 
 def _sort(key: str, words: Collection[str]) -> str:

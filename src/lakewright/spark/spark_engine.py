@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql import types as sql
 
 from lakewright.compact import distributed_compaction
@@ -119,7 +119,7 @@ def run_job(
             run = 1
             with held_settings(spark, {**fast, _BYTES_PER_BATCH: _LIMIT}, optional=True):
                 rows = answers.collect()
-    return _complete(_joined(rows, run), description)
+    return _complete(_join_payloads(rows, run), description)
 
 
 def batch_rows(schema: sql.StructType) -> int:
@@ -209,7 +209,7 @@ def _answer(
 # ---- on the driver ---------------------------------------------------------------------------------------------------
 
 
-def _joined(rows: Sequence[Row], run: int) -> list[SparkTaskResult]:
+def _join_payloads(rows: Sequence[Row], run: int) -> list[SparkTaskResult]:
     """Put payloads together again, or raise the error that the first of the failed tasks sent."""
     failed = [row for row in rows if row.error is not None]
     if failed:
@@ -443,7 +443,7 @@ class SparkWork:
     description: str
     settings: Mapping[str, str] = field(default_factory=dict)  # of Spark, for the time of the job
     progress: JobProgress | None = None
-    way: str = ""  # how the rows reach the tasks
+    method: str = ""  # how the rows reach the tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,7 +453,7 @@ class SparkAnswers:
     spark: SparkSession
     group: str
     answers: Sequence[SparkTaskResult]
-    way: str
+    method: str
 
     @property
     def payloads(self) -> list[bytes]:
@@ -496,7 +496,7 @@ class SparkEngine:
             progress=work.progress,
             settings=work.settings,
         )
-        return SparkAnswers(self.spark, job.write_id, answers, work.way)
+        return SparkAnswers(self.spark, job.write_id, answers, work.method)
 
     def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> SparkWork:
         """Return the work of calling a function once for every share: shares travel as rows, one partition each."""
@@ -512,9 +512,9 @@ class SparkEngine:
         """Return the work of tasks that send blobs to so many others: blobs travel through Spark's shuffle."""
 
         def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-            return receive(this, _received(batches))
+            return receive(this, _receive_blobs(batches))
 
-        sent = map_in_arrow(self._frame(shares), partial(_sent, send), _BLOBS_SQL)
+        sent = map_in_arrow(self._frame(shares), partial(_send_blobs, send), _BLOBS_SQL)
         settings = {ROWS_PER_BATCH: str(_BLOBS_PER_BATCH)}
         return SparkWork(repartition_by_task(sent, targets, "target"), task, description, settings)
 
@@ -532,7 +532,7 @@ def _blobs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     return (blob for batch in batches for blob in batch.column("share").values.to_pylist())
 
 
-def _sent(send: SendTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _send_blobs(send: SendTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield what a task sends; an error of ours travels as a blob, because it would come again at every retry."""
     waiting: list[tuple[int, pa.Buffer, bool]] = []
     size = 0
@@ -541,16 +541,16 @@ def _sent(send: SendTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
             waiting.append((target, blob, False))
             size += blob.size
             if size >= _PACKED_BYTES:
-                yield _packed(waiting)
+                yield _pack_blobs(waiting)
                 waiting, size = [], 0
     except LakewrightError as error:
         if is_transient(error):
             raise
         waiting = [(0, pa.py_buffer(error_to_text(error).encode()), True)]
-    yield _packed(waiting)
+    yield _pack_blobs(waiting)
 
 
-def _packed(blobs: Sequence[tuple[int, pa.Buffer, bool]]) -> pa.RecordBatch:
+def _pack_blobs(blobs: Sequence[tuple[int, pa.Buffer, bool]]) -> pa.RecordBatch:
     arrays = [
         pa.array([target for target, _, _ in blobs], pa.int32()),
         pa.array([blob.to_pybytes() for _, blob, _ in blobs], pa.binary()),
@@ -559,7 +559,7 @@ def _packed(blobs: Sequence[tuple[int, pa.Buffer, bool]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_BLOBS)
 
 
-def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+def _receive_blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     for batch in batches:
         for blob, is_error in zip(batch.column("blob"), batch.column("is_error").to_pylist(), strict=True):
             if is_error:

@@ -35,7 +35,7 @@ from lakewright.errors import UnsupportedError
 # ---- Features of PySpark ---------------------------------------------------------------------------------------------
 
 
-def imported(module: str, name: str) -> object | None:
+def import_name(module: str, name: str) -> object | None:
     """Return what a module of PySpark calls by a name, such as `SparkSession.sql`; None if there is no such thing."""
     try:
         value: object = import_module(module)
@@ -60,7 +60,7 @@ def _has(module: str, name: str) -> Callable[[], bool]:
 
 
 def _is_found(module: str, name: str) -> bool:
-    return imported(module, name) is not None
+    return import_name(module, name) is not None
 
 
 def _hints_take_columns() -> bool:
@@ -267,4 +267,4 @@ else:
     }
     for _module, _names in _OF.items():
         for _name in _names.split():
-            globals()[_name] = imported(_module, _name) or type(_name, (), {})
+            globals()[_name] = import_name(_module, _name) or type(_name, (), {})

@@ -51,7 +51,7 @@ _EMPTY = "\ue000empty\ue000"  # stands for a quoted empty text, which Spark woul
 _BROKEN = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RECORD}
 _CSV = {
     **_BROKEN,
-    "escape": '"',  # a quote inside quotes is doubled, as everybody but Spark writes it
+    "escape": '"',  # a quote inside quotes is doubled, as other writers do
     "emptyValue": _EMPTY,
     "columnPruning": "false",  # rows are checked whole
 }
@@ -322,13 +322,13 @@ def converted_rows(opened: SparkSource, conversion: Conversion, *, skip_bad: boo
         for batch in batches:
             rows, bad = _split(batch, conversion)
             if bad and not skip_bad:
-                raise RuntimeError(_marked(bad[0]))
+                raise RuntimeError(_mark_bad_record(bad[0]))
             yield from (to_spark_batch(one, fields) for one in rows.to_batches())
 
     return _inputs(opened, conversion).mapInArrow(task, spark_schema(fields))
 
 
-def _marked(row: BadRecord) -> str:
+def _mark_bad_record(row: BadRecord) -> str:
     """Return a bad record between marks, so that the driver finds it in the text of Spark's error."""
     return f"[LAKEWRIGHT_BAD_ROW] {json.dumps(asdict(row), default=str)} [END]"
 
@@ -461,7 +461,7 @@ class SparkIngest:
         # A table that does not exist has no identity yet, and a plan needs none.
         write = WriteJob(target.store, "", "", overwrite=call.mode == "overwrite", keys_only=call.mode == "delete")
         frame = _frame(parts, call)
-        return cluster(frame, write, concurrency=self.concurrency, distribution=self.distribution).way
+        return cluster(frame, write, concurrency=self.concurrency, distribution=self.distribution).method
 
     def write(
         self, table: FileStoreTable, parts: Sequence[tuple[OpenedSource, Conversion]], call: IngestCall, bad: BadRowSink
@@ -494,10 +494,10 @@ def _own(opened: OpenedSource) -> SparkSource:
 
 def _frame(parts: Sequence[tuple[OpenedSource, Conversion]], call: IngestCall) -> DataFrame:
     """Return the rows of all sources under the names of the table."""
-    return union_frames([_converted(_own(opened), conversion, call, len(parts)) for opened, conversion in parts])
+    return union_frames([_convert_frame(_own(opened), conversion, call, len(parts)) for opened, conversion in parts])
 
 
-def _converted(opened: SparkSource, conversion: Conversion, call: IngestCall, parts: int) -> DataFrame:
+def _convert_frame(opened: SparkSource, conversion: Conversion, call: IngestCall, parts: int) -> DataFrame:
     if parts > 1 or opened.text or call.bad_rows is not None or conversion.constants:
         return converted_rows(opened, conversion, skip_bad=call.bad_rows is not None)
     # No column has to be parsed, so Spark itself renames the columns, without Python workers.

@@ -86,7 +86,7 @@ class JobProgress:
             self._group = context.getLocalProperty(JOB_GROUP) or self._group
             self._earlier = frozenset(context.statusTracker().getJobIdsForGroup(self._group))
 
-    def done(self, rows: int, nbytes: int) -> None:
+    def add_finished(self, rows: int, nbytes: int) -> None:
         """Add finished work as the driver knows it; from then on it replaces what tasks counted."""
         with self._lock:
             before = self._work or (0, 0)
@@ -287,7 +287,7 @@ class Notebook:
 
 def _display() -> _Display | None:
     """Return where a bar can be shown, None where the output is a log."""
-    ipython = sys.modules.get("IPython")  # a notebook has it loaded; nobody else needs it
+    ipython = sys.modules.get("IPython")  # a notebook has it loaded; nothing else needs it
     shell = ipython.get_ipython() if ipython is not None else None
     if getattr(shell, "kernel", None) is not None and ipython is not None:
         return Notebook(ipython.display.display)

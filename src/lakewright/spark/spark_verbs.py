@@ -9,7 +9,7 @@ from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import IntegerType
 
 from lakewright.catalog.catalog import Catalog
@@ -131,7 +131,7 @@ def compact_database(  # noqa: PLR0913 - each argument is one choice of the call
 
 def _compact(spark: SparkSession, table: FileStoreTable, request: CompactRequest) -> CompactResult:
     store = table.refreshed().store
-    return compact_request(store, request.checked(store), distributed_compaction.sorting_on(SparkEngine(spark)))
+    return compact_request(store, request.check_arguments(store), distributed_compaction.sorting_on(SparkEngine(spark)))
 
 
 # ---- write_table -----------------------------------------------------------------------------------------------------
@@ -328,22 +328,22 @@ def upsert(
 
 def _prepare_merge(sides: MergeSides, base: Snapshot | None) -> PreparedChange:
     """Merge into a snapshot of an append table."""
-    done, prepared = _changed(sides, base) if base is not None else _inserted(sides)
+    done, prepared = _merge_into_snapshot(sides, base) if base is not None else _insert_into_empty(sides)
     return guarded_merge(sides.store, sides.plan, prepared, done.inserted)
 
 
-def _inserted(sides: MergeSides) -> tuple[ChangeResults, PreparedChange]:
+def _insert_into_empty(sides: MergeSides) -> tuple[ChangeResults, PreparedChange]:
     """Merge into a table that has no snapshot."""
     store, frame = sides.store, sides.without_matches().select(*sides.columns)
     job = WriteJob.new(store)
     task = over_groups(inserting_rows(job, MergeTask(store, sides.plan)))
     done = insert_rows(SparkEngine(frame.sparkSession), job, SparkWork(frame, task, f"insert rows into {store.name}"))
     return done, PreparedChange(
-        tuple(message for one in done.applied for message in one.messages), way=change_method(store)
+        tuple(message for one in done.applied for message in one.messages), method=change_method(store)
     )
 
 
-def _changed(sides: MergeSides, base: Snapshot) -> tuple[ChangeResults, PreparedChange]:
+def _merge_into_snapshot(sides: MergeSides, base: Snapshot) -> tuple[ChangeResults, PreparedChange]:
     """Merge into a snapshot."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
     parts = select_groups(store, base, TRUE if plan.by_source else plan.prunes)
@@ -378,7 +378,7 @@ def delete_by_row_id(
     snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Delete the rows whose ids a frame has in its column `_ROW_ID`; rows that are deleted already are ignored."""
-    store, df = _prepared(df, table, snapshot_properties)
+    store, df = _prepare_source(df, table, snapshot_properties)
     schema = arrow_schema_of(df.schema)
     to_ids(store, schema.empty_table())
     return run_change(
@@ -395,7 +395,7 @@ def update_by_row_id(
     snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Set columns of rows by id: a frame has `_ROW_ID` and the columns to set; `columns` names them if it has more."""
-    store, df = _prepared(df, table, snapshot_properties)
+    store, df = _prepare_source(df, table, snapshot_properties)
     schema = arrow_schema_of(df.schema)
     if columns is not None:
         columns = table_names(df.sparkSession, argument_checks.check_names("columns", columns), store)
@@ -408,7 +408,7 @@ def update_by_row_id(
     )
 
 
-def _prepared(
+def _prepare_source(
     df: DataFrame, table: FileStoreTable | PathLike, snapshot_properties: Properties | None = None
 ) -> tuple[TableStore, DataFrame]:
     check_frame(df)

@@ -31,7 +31,7 @@ DurationLike: TypeAlias = str | timedelta | int  # text such as `7 days`, a dura
 PathLike: TypeAlias = str | os.PathLike[str]
 Names: TypeAlias = str | Iterable[str]  # one name stands for a list of one
 
-# The words that an argument takes. Whoever checks one reads them with `get_args`, so that they stand here alone.
+# The words that an argument takes. Checks read them with `get_args`, so that they are defined only here.
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert", "delete"]
 SchemaMode: TypeAlias = Literal["merge"]
 IncrementalMode: TypeAlias = Literal["auto", "delta", "changelog", "diff"]

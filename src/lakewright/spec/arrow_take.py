@@ -26,7 +26,7 @@ _FEW_DROPPED = 4  # at most one row of so many is dropped: columns are filtered 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
 
-def filtered(rows: _Rows, mask: pa.Array | pa.ChunkedArray, kept: int) -> _Rows:
+def filter_rows(rows: _Rows, mask: pa.Array | pa.ChunkedArray, kept: int) -> _Rows:
     """Return the rows for which a mask is true; `kept` is how many they are.
 
     >>> filtered(pa.table({"k": [1, 2, 3]}), pa.array([True, None, True]), 2).column("k").to_pylist()
@@ -38,10 +38,10 @@ def filtered(rows: _Rows, mask: pa.Array | pa.ChunkedArray, kept: int) -> _Rows:
         return rows.slice(0, 0)
     if not rows.num_columns or (rows.num_rows - kept) * _FEW_DROPPED > rows.num_rows:
         return rows.filter(mask)
-    return type(rows).from_arrays([_filtered(column, mask) for column in rows.columns], schema=rows.schema)
+    return type(rows).from_arrays([_filter_column(column, mask) for column in rows.columns], schema=rows.schema)
 
 
-def _filtered(column: pa.Array | pa.ChunkedArray, mask: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def _filter_column(column: pa.Array | pa.ChunkedArray, mask: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     offsets = _OFFSETS.get(column.type)
     if offsets is None or isinstance(column, pa.ChunkedArray):
         return column.filter(mask)
@@ -58,10 +58,10 @@ def take_rows(rows: pa.Table, positions: _Positions) -> pa.Table:
     ['c3', 'a1']
     """
     at = pa.array(positions)
-    return pa.Table.from_arrays([_gathered(column, at) for column in rows.columns], schema=rows.schema)
+    return pa.Table.from_arrays([_take_column(column, at) for column in rows.columns], schema=rows.schema)
 
 
-def _gathered(column: pa.ChunkedArray, at: pa.Array) -> pa.ChunkedArray:
+def _take_column(column: pa.ChunkedArray, at: pa.Array) -> pa.ChunkedArray:
     offsets = _OFFSETS.get(column.type)
     width = None if offsets is None else _common_width(column, offsets)
     if offsets is None or width is None or width * len(at) > np.iinfo(offsets).max:

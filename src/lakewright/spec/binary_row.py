@@ -388,7 +388,7 @@ def _bytes_slots(column: pa.Array, nulls: npt.NDArray[np.bool_] | None) -> Colum
 
 
 def _even_bytes_slots(count: int, length: int, data: npt.NDArray[np.uint8]) -> ColumnSlots:
-    """Return the slots of texts that are all of one length and lie one after the other."""
+    """Return the slots of texts that are all of one length and are one after the other."""
     words = (length + 7) >> 3
     pieces = np.ndarray((count, words), _U64, data, strides=(length, SLOT_BYTES)).copy()
     pieces[:, -1] &= _MASKS[((length - 1) & 7) + 1]

@@ -54,7 +54,7 @@ def header_bytes(arity: int) -> int:
     return (arity + 8 + 63) // 64 * 8
 
 
-def padded(length: int) -> int:
+def pad_length(length: int) -> int:
     """Return a length rounded up to a multiple of 8."""
     return (length + 7) & ~7
 
@@ -70,7 +70,7 @@ class Slot(ABC):
 
     @abstractmethod
     def read(self, region: bytes, at: int) -> NestedValue:
-        """Return the value; `at` lies inside the region."""
+        """Return the value; `at` is inside the region."""
 
     def write_null(self, region: bytearray, at: int) -> None:  # noqa: B027 - for most types nothing is reserved
         """Reserve what the format reserves for a null field of a row; the slot is zero already."""
@@ -161,9 +161,9 @@ class _CompactDecimal(Slot):
         _LONG.pack_into(region, at, unscaled_of(_decimal(value), self._type))
 
     def read(self, region: bytes, at: int) -> NestedValue:
-        return self._checked(_LONG.unpack_from(region, at)[0])
+        return self._check_digits(_LONG.unpack_from(region, at)[0])
 
-    def _checked(self, unscaled: int) -> Decimal:
+    def _check_digits(self, unscaled: int) -> Decimal:
         if abs(unscaled) >= self._limit:
             raise CorruptTableError(f"a row holds {unscaled} as the digits of a {self._type}")
         return decimal_of(unscaled, self._type.scale)
@@ -183,7 +183,7 @@ class _WideDecimal(_CompactDecimal):
         length, offset = _PAIR.unpack_from(region, at)
         if not 1 <= length <= DECIMAL_BYTES or offset + length > len(region):
             raise CorruptTableError(f"a decimal of a row has {length} bytes at {offset} of {len(region)} bytes")
-        return self._checked(int.from_bytes(region[offset : offset + length], "big", signed=True))
+        return self._check_digits(int.from_bytes(region[offset : offset + length], "big", signed=True))
 
     def write_null(self, region: bytearray, at: int) -> None:
         _PAIR.pack_into(region, at, 0, len(region))  # as for timestamps
@@ -243,12 +243,12 @@ class _Text(_Bytes):
 
 
 class _Nested(Slot):
-    """Values that always lie in the variable part: arrays, maps, rows and variants."""
+    """Values that are always in the variable part: arrays, maps, rows and variants."""
 
     def write(self, region: bytearray, at: int, value: NestedValue) -> None:
         content = self.encode(value)
         _PAIR.pack_into(region, at, len(content), len(region))
-        region += content.ljust(padded(len(content)), b"\0")
+        region += content.ljust(pad_length(len(content)), b"\0")
 
     def read(self, region: bytes, at: int) -> NestedValue:
         return self.decode(_variable(region, at))
@@ -285,7 +285,7 @@ class _Array(_Nested):
     def encode(self, value: NestedValue) -> bytes:
         values, element = _items(value), self._element
         first = 4 + (len(values) + 31) // 32 * 4
-        region = bytearray(padded(first + len(values) * element.width))
+        region = bytearray(pad_length(first + len(values) * element.width))
         _COUNT.pack_into(region, 0, len(values))
         for i, item in enumerate(values):
             if item is None:
@@ -353,7 +353,7 @@ class _Variant(_Nested):
 
 @lru_cache(maxsize=4096)
 def slot_of(dtype: DataType) -> Slot:
-    """Return how the values of a type lie in a slot."""
+    """Return how the values of a type are in a slot."""
     match dtype:
         case AtomicType():
             return _atomic_slot(dtype)
@@ -427,7 +427,7 @@ def _put_bytes(region: bytearray, at: int, content: bytes) -> None:
         region[at + INLINE_BYTES_MAX] = INLINE_MARK | length
     else:
         _PAIR.pack_into(region, at, length, len(region))
-        region += content.ljust(padded(length), b"\0")
+        region += content.ljust(pad_length(length), b"\0")
 
 
 def _variable(region: bytes, at: int) -> bytes:

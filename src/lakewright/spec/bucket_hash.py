@@ -75,7 +75,7 @@ def body_hash(body: bytes) -> int:
     >>> body_hash(bytes(16))
     -300363099
     """
-    unsigned = _finished(_mixed(_SEED, np.frombuffer(body, _U32)), len(body))
+    unsigned = _finish_hash(_mix_words(_SEED, np.frombuffer(body, _U32)), len(body))
     return unsigned - (1 << 32) if unsigned >> 31 else unsigned
 
 
@@ -146,7 +146,7 @@ def _finish(state: _Words32, length: _Words32 | np.uint32) -> _Words32:
     return state
 
 
-def _mixed(state: int, words: _Words32) -> int:
+def _mix_words(state: int, words: _Words32) -> int:
     """Return the state of one row with its words mixed in.
 
     What happens to each word alone is worked out for many words at once; only the chain of states goes word by word.
@@ -167,7 +167,7 @@ def _mixed(state: int, words: _Words32) -> int:
     return state
 
 
-def _finished(state: int, length: int) -> int:
+def _finish_hash(state: int, length: int) -> int:
     state ^= length
     state = (state ^ state >> 16) * _F1 & _LOW
     state = (state ^ state >> 13) * _F2 & _LOW
@@ -187,7 +187,7 @@ def _hash_even(columns: Sequence[ColumnSlots]) -> _Words32:
     words = [np.zeros(count, np.uint64) if word is None else word for word in headers]
     seed = _SEED
     if all(word is None for word in headers):  # most keys have no nulls: the hash of their header is a constant
-        words, seed = [], _mixed(_SEED, np.zeros(2 * len(headers), np.uint32))
+        words, seed = [], _mix_words(_SEED, np.zeros(2 * len(headers), np.uint32))
     at = len(headers) + len(columns)
     pieces: list[Words] = []
     for column in columns:
@@ -219,7 +219,7 @@ def _hash_images(images: RowImages) -> _Words32:
         rows = len(ascending) - int(np.searchsorted(ascending, k, side="right"))  # those with a word number k
         if rows <= _FEW_ROWS:
             for i in range(rows):
-                state[i] = _mixed(int(state[i]), words[at[i] + k : at[i] + ascending[-1 - i]])
+                state[i] = _mix_words(int(state[i]), words[at[i] + k : at[i] + ascending[-1 - i]])
             break
         _mix(state[:rows], words[at[:rows] + k])
     out = np.empty_like(state)
@@ -268,10 +268,10 @@ def _hive_integers(column: pa.Array, dtype: AtomicType) -> _Words32:
     if dtype.root == "BOOLEAN":
         column = column.cast(pa.int8())
     bits = INTEGER_BITS.get(dtype.root, 8)
-    return _folded(fixed_values(column, f"<i{bits // 8}").astype(np.int64), wide=dtype.root == "BIGINT")
+    return _fold_words(fixed_values(column, f"<i{bits // 8}").astype(np.int64), wide=dtype.root == "BIGINT")
 
 
-def _folded(values: npt.NDArray[np.int64], *, wide: bool) -> _Words32:
+def _fold_words(values: npt.NDArray[np.int64], *, wide: bool) -> _Words32:
     """Return the low half of 64 bits, mixed with the high half where the type is that wide."""
     raw = values.view(np.uint64)
     mixed = raw ^ (raw >> np.uint64(32)) if wide else raw
@@ -285,7 +285,7 @@ def _hive_floats(column: pa.Array, dtype: AtomicType) -> _Words32:
     values = np.where(np.isnan(values), np.full(1, np.nan, values.dtype), values)  # one NaN of many
     if single:
         return values.view(np.uint32)
-    return _folded(values.view(np.int64), wide=True)
+    return _fold_words(values.view(np.int64), wide=True)
 
 
 def _hive_bytes(column: pa.Array) -> _Words32:

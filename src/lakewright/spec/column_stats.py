@@ -92,7 +92,7 @@ def _bounds(array: pa.Array | pa.ChunkedArray, dtype: AtomicType) -> tuple[Value
     if pa.types.is_floating(array.type) and _has_nan(array):
         return None, None
     extremes = pc.min_max(array)
-    return _widened(from_scalar(extremes["min"], dtype), from_scalar(extremes["max"], dtype))
+    return _widen_zero_bounds(from_scalar(extremes["min"], dtype), from_scalar(extremes["max"], dtype))
 
 
 def _has_nan(array: pa.Array | pa.ChunkedArray) -> bool:
@@ -101,7 +101,7 @@ def _has_nan(array: pa.Array | pa.ChunkedArray) -> bool:
     return total is not None and math.isnan(total) and bool(pc.any(pc.is_nan(array)).as_py())
 
 
-def _widened(low: Value, high: Value) -> tuple[Value, Value]:
+def _widen_zero_bounds(low: Value, high: Value) -> tuple[Value, Value]:
     """Return bounds of floating-point numbers in which a zero covers both zeros."""
     if isinstance(low, float) and low == 0:
         low = -0.0
@@ -229,7 +229,7 @@ def corrected_bounds(low: Value, high: Value, dtype: DataType) -> tuple[Value, V
     """
     if is_nan(low) or is_nan(high):
         low, high = None, None  # a writer that uses NaN as a bound did not compare the other numbers correctly
-    low, high = _widened(low, high)
+    low, high = _widen_zero_bounds(low, high)
     if isinstance(high, str) and high.endswith("?"):
         high = None
     if isinstance(dtype, AtomicType) and dtype.root == "CHAR" and isinstance(low, str):
@@ -257,5 +257,5 @@ def _value_stats(values: Sequence[Value], counts: Sequence[int]) -> ColumnStats:
     known = [value for value in values if value is not None]
     if not known or any(map(is_nan, known)):
         return ColumnStats(None, None, nulls)
-    low, high = _widened(min(known), max(known))
+    low, high = _widen_zero_bounds(min(known), max(known))
     return ColumnStats(low, high, nulls)

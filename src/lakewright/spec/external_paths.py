@@ -1,6 +1,6 @@
 """Paths of data files outside the table.
 
-A new file lies at `<external path>/<partition directories>/<bucket directory>/<name>`. The strategy says which external
+A new file is at `<external path>/<partition directories>/<bucket directory>/<name>`. The strategy says which external
 path it is: one after the other (`round-robin`; `specific-fs` takes only those of one file system), by weights
 (`weight-robin`), or one after the other with four directories before the name that are made from its hash
 (`entropy-inject`). Invariant: the path of a file depends only on the options, its place in the table, its name
@@ -57,7 +57,7 @@ def external_paths(options: TableOptions) -> ExternalPaths | None:
     strategy = options.data_file_external_paths_strategy
     if text is None or not text.strip() or strategy is ExternalPathStrategy.NONE:
         return None
-    given = [_spelled(path.strip()) for path in text.split(",") if path.strip()]
+    given = [_normalize_path(path.strip()) for path in text.split(",") if path.strip()]
     weights = options.data_file_external_paths_weights
     if strategy is ExternalPathStrategy.SPECIFIC_FS:
         system = options.data_file_external_paths_specific_fs
@@ -85,21 +85,21 @@ def murmur3(data: bytes) -> int:
     mixed = 0
     whole = len(data) & ~3
     for (word,) in struct.iter_unpack("<I", data[:whole]):
-        mixed = _rotated(mixed ^ _scrambled(word), 13)
+        mixed = _rotate_left(mixed ^ _scramble_word(word), 13)
         mixed = (mixed * 5 + 0xE6546B64) & _WORD
     if len(data) > whole:
-        mixed ^= _scrambled(int.from_bytes(data[whole:], "little"))
+        mixed ^= _scramble_word(int.from_bytes(data[whole:], "little"))
     mixed ^= len(data)
     mixed = ((mixed ^ mixed >> 16) * 0x85EBCA6B) & _WORD
     mixed = ((mixed ^ mixed >> 13) * 0xC2B2AE35) & _WORD
     return mixed ^ mixed >> 16
 
 
-def _scrambled(word: int) -> int:
-    return (_rotated((word * 0xCC9E2D51) & _WORD, 15) * 0x1B873593) & _WORD
+def _scramble_word(word: int) -> int:
+    return (_rotate_left((word * 0xCC9E2D51) & _WORD, 15) * 0x1B873593) & _WORD
 
 
-def _rotated(word: int, bits: int) -> int:
+def _rotate_left(word: int, bits: int) -> int:
     return ((word << bits) | (word >> (32 - bits))) & _WORD
 
 
@@ -108,7 +108,7 @@ def _hash_directories(name: str) -> str:
     return "/".join(bits[part] for part in _HASH_DIRECTORIES)
 
 
-def _spelled(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """Return an external path without a slash at the end; a local one as `file:/...`, which all readers know."""
     scheme, colon, rest = path.partition(":")
     if not colon or not scheme.isalnum() or not rest.startswith("/"):

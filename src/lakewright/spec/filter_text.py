@@ -28,8 +28,8 @@ from lakewright.spec.predicate import (
     Predicate,
     PredicateBuilder,
     and_predicates,
+    format_column,
     or_predicates,
-    spelled,
 )
 from lakewright.spec.types import AtomicType, DataField
 
@@ -136,13 +136,13 @@ class _Parser:
     def parse(self) -> Predicate:
         predicate = self._or()
         if self._peek().kind != "end":
-            self._expected("AND, OR or the end")
+            self._fail_expected("AND, OR or the end")
         return predicate
 
     def _or(self) -> Predicate:
         self._depth += 1
         if self._depth > DEPTH_MAX:
-            self._expected(f"at most {DEPTH_MAX} nested levels")
+            self._fail_expected(f"at most {DEPTH_MAX} nested levels")
         parts = [self._and()]
         while self._take("OR"):
             parts.append(self._and())
@@ -193,7 +193,7 @@ class _Parser:
             like = self._builder.like(self._column(left).name, self._pattern())
             return ~like if negated else like
         if negated:
-            self._expected("IN, BETWEEN or LIKE")
+            self._fail_expected("IN, BETWEEN or LIKE")
         return self._alone(left)
 
     def _alone(self, operand: _Operand) -> Predicate:
@@ -201,11 +201,11 @@ class _Parser:
         if isinstance(operand, _Literal):
             if operand.kind == "boolean":
                 return TRUE if operand.value else FALSE
-            return self._expected("a comparison")
+            return self._fail_expected("a comparison")
         dtype = self._builder.resolve(operand.name)[1]
         if isinstance(dtype, AtomicType) and dtype.root == "BOOLEAN":
             return self._builder.equal(operand.name, literal=True)
-        return self._expected("a comparison")
+        return self._fail_expected("a comparison")
 
     def _comparison(self, left: _Operand, symbol: _Token, right: _Operand) -> Predicate:
         match left, right:
@@ -219,7 +219,7 @@ class _Parser:
                 # Generated filters often begin with `1 = 1`.
                 return TRUE if matches_value(_COMPARE[symbol.text][0], (right.value,), left.value) else FALSE
             case _Column(), _Column():
-                name = spelled(right.name)
+                name = format_column(right.name)
                 shown = name.replace("'", "''")
                 raise InvalidInputError(
                     f"filter text, column {symbol.at}: expected a literal, found the column {name!r}; double "
@@ -230,7 +230,7 @@ class _Parser:
                 _fail(symbol.at, "a comparison of a column with a literal", symbol.text)
 
     def _compare(self, symbol: str, column: _Column, literal: _Literal) -> Predicate:
-        return _COMPARE[symbol][1](self._builder, column.name, self._fitted(column, literal))
+        return _COMPARE[symbol][1](self._builder, column.name, self._fit_literal(column, literal))
 
     def _in(self, column: _Column, *, negated: bool) -> Predicate:
         self._need("(")
@@ -238,7 +238,7 @@ class _Parser:
         while not self._take(")"):
             if values:
                 self._need(",")
-            values.append(self._fitted(column, self._literal()))
+            values.append(self._fit_literal(column, self._literal()))
         members = self._builder.is_not_in if negated else self._builder.is_in
         return members(column.name, values)
 
@@ -250,7 +250,7 @@ class _Parser:
             at_least = self._comparison(column, _Token("symbol", ">=", column.at), first)
             inside = and_predicates((at_least, self._comparison(column, _Token("symbol", "<=", column.at), second)))
             return ~inside if negated else inside
-        lower, upper = (self._fitted(column, self._need_literal(operand)) for operand in (first, second))
+        lower, upper = (self._fit_literal(column, self._need_literal(operand)) for operand in (first, second))
         between = self._builder.not_between if negated else self._builder.between
         return between(column.name, lower, upper)
 
@@ -271,19 +271,23 @@ class _Parser:
         pieces = re.findall(rf"{re.escape(mark)}.|.", pattern, re.DOTALL)
         return "".join("\\" + p[1:] if p[0] == mark and len(p) > 1 else p.replace("\\", "\\\\") for p in pieces)
 
-    def _fitted(self, column: _Column, literal: _Literal) -> object:
+    def _fit_literal(self, column: _Column, literal: _Literal) -> object:
         """Return a literal for a column: text may also hold dates, times, numbers and truth values."""
         dtype = self._builder.resolve(column.name)[1]
         root = dtype.root if isinstance(dtype, AtomicType) else ""
         if literal.kind in _TYPED and root not in _TYPED[literal.kind] | (
             {"TIMESTAMP", "TIMESTAMP_LTZ"} if literal.kind == "DATE" else set()
         ):
-            _fail(literal.at, f"a literal for column {spelled(column.name)!r} of type {dtype}", literal.kind)
+            _fail(literal.at, f"a literal for column {format_column(column.name)!r} of type {dtype}", literal.kind)
         if literal.kind == "text" and root in _NUMBERS:
             try:
                 return Decimal(str(literal.value).strip().lower().replace("snan", "?"))
             except ArithmeticError:
-                _fail(literal.at, f"a number for column {spelled(column.name)!r} of type {dtype}", repr(literal.value))
+                _fail(
+                    literal.at,
+                    f"a number for column {format_column(column.name)!r} of type {dtype}",
+                    repr(literal.value),
+                )
         return literal.value
 
     def _column(self, operand: _Operand) -> _Column:
@@ -296,7 +300,7 @@ class _Parser:
 
     def _need_literal(self, operand: _Operand) -> _Literal:
         if isinstance(operand, _Column):
-            _fail(operand.at, "a literal", spelled(operand.name))
+            _fail(operand.at, "a literal", format_column(operand.name))
         return operand
 
     def _operand(self) -> _Operand:
@@ -316,7 +320,7 @@ class _Parser:
                 return self._word(token)
             case _:
                 self._next -= 1
-                return self._expected("a column or a literal")
+                return self._fail_expected("a column or a literal")
 
     def _word(self, token: _Token) -> _Operand:
         upper = token.text.upper() if token.kind == "word" else ""
@@ -329,12 +333,12 @@ class _Parser:
             return _Literal(self._tokens[self._next - 1].text[1:-1], upper, token.at)
         if upper in _KEYWORDS:
             self._next -= 1
-            return self._expected("a column or a literal")
+            return self._fail_expected("a column or a literal")
         parts = [_name(token)]
         while self._take("."):
             part = self._peek()
             if part.kind not in {"word", "quoted"}:
-                self._expected("the name of a field")
+                self._fail_expected("the name of a field")
             self._next += 1
             parts.append(_name(part))
         if token.kind == "word" and self._peek().text == "(":
@@ -365,9 +369,9 @@ class _Parser:
 
     def _need(self, word: str) -> None:
         if not self._take(word):
-            self._expected(word)
+            self._fail_expected(word)
 
-    def _expected(self, what: str) -> NoReturn:
+    def _fail_expected(self, what: str) -> NoReturn:
         token = self._peek()
         _fail(token.at, what, token.text)
 

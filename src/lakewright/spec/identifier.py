@@ -75,7 +75,7 @@ class Identifier:
                 "back-quotes",
                 name=full_name,
             )
-        return cls(_unquoted(match[1]), _unquoted(match[2]))
+        return cls(_unquote_part(match[1]), _unquote_part(match[2]))
 
     def get_database_name(self) -> str:
         """Return the name of the database."""
@@ -141,5 +141,5 @@ def _quote_if_needed(name: str) -> str:
     return quote_identifier(name) if "." in name or "`" in name or name != name.strip() else name
 
 
-def _unquoted(part: str) -> str:
+def _unquote_part(part: str) -> str:
     return part[1:-1].replace("``", "`") if part.startswith("`") else part.strip()

@@ -42,7 +42,7 @@ class JavaBytes:
         """Return a number of 8 bytes."""
         return int.from_bytes(self.take(8), "big", signed=True)
 
-    def sized(self) -> bytes:
+    def length_prefixed(self) -> bytes:
         """Return bytes whose length stands before them."""
         return self.take(self.read_int())
 

@@ -48,7 +48,7 @@ def read_time(pattern: str | None) -> ReadTime:
     try:
         compiled = re.compile(expression)
     except re.error:
-        raise _unsupported(pattern, "[") from None
+        raise _unsupported_pattern(pattern, "[") from None
 
     def read(text: str) -> datetime | None:
         match = compiled.fullmatch(text)
@@ -113,13 +113,13 @@ def _piece(pattern: str, part: re.Match[str], fields: list[str]) -> str:
         return re.escape(quoted.replace("''", "'") or "'")
     if (other := part["other"]) is not None:
         if other in _RESERVED:
-            raise _unsupported(pattern, other)
+            raise _unsupported_pattern(pattern, other)
         return {"[": "(?:", "]": ")?"}.get(other, re.escape(other))
     letter, width = part["letter"], len(part["letters"])
     name = "fraction" if letter == "S" else _NAMES.get(letter)
     allowed = range(1, 10) if letter == "S" else _WIDTHS.get(name or "", ())
     if name is None or width not in allowed or name in fields:
-        raise _unsupported(pattern, part["letters"])
+        raise _unsupported_pattern(pattern, part["letters"])
     fields.append(name)
     return f"(?P<{name}>[0-9]{'{1,19}' if width == 1 and letter != 'S' else f'{{{width}}}'})"
 
@@ -130,10 +130,10 @@ def _check_apart(pattern: str, parts: list[re.Match[str]]) -> None:
         if one["letters"] and two["letters"]:
             loose = next((part["letters"] for part in (one, two) if len(part["letters"]) == 1), None)
             if loose is not None:
-                raise _unsupported(pattern, loose)
+                raise _unsupported_pattern(pattern, loose)
 
 
-def _unsupported(pattern: str, part: str) -> InvalidInputError:
+def _unsupported_pattern(pattern: str, part: str) -> InvalidInputError:
     known = "yyyy, yy, MM, M, dd, d, HH, H, mm, m, ss, s, SSS, 'text' and [optional parts]"
     return InvalidInputError(
         f"{part!r} in the format {pattern!r} is not supported; there are {known}", format=pattern, part=part
@@ -188,7 +188,7 @@ def tokens(pattern: str) -> tuple[tuple[str, int], ...]:
     return tuple(out)
 
 
-def formatted(moment: datetime | date, pattern: str) -> str:
+def format_moment(moment: datetime | date, pattern: str) -> str:
     """Return a moment as a pattern says."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - local time, as it is shown

@@ -58,7 +58,7 @@ class DataFile:
     write_cols_sequences: tuple[int, ...] | None = None
 
 
-def renamed(file: DataFile, name: str) -> DataFile:
+def with_file_name(file: DataFile, name: str) -> DataFile:
     """Return a file with another name; one outside the table stays in its directory."""
     external = file.external_path
     path = None if external is None else f"{external.rpartition('/')[0]}/{name}"
@@ -82,7 +82,7 @@ def is_blob_file(file: DataFile) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DeletionRange:
-    """Where the deletion vector of one data file lies inside an index file."""
+    """Where the deletion vector of one data file is inside an index file."""
 
     data_file: str
     offset: int

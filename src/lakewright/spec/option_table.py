@@ -220,11 +220,11 @@ warned: table.compact() is refused, because merging files would undo the order t
 table.compact(order_by=...) or another engine sorts them
     clustering.incremental=false
 
-harmless: expiry after a commit runs on a thread of its own, and removes no empty directories, which nobody reads
+harmless: expiry after a commit runs on a thread of its own, and removes no empty directories, which are never read
     snapshot.expire.execution-mode snapshot.clean-empty-directories
 
 harmless: only for a class of Java, in place of which a function is given, for formats that are always strict here,
-and for snapshots that nobody asked for
+and for snapshots that were not asked for
     partition.timestamp-format.strict partition.mark-done-action.custom.class
     partition.idle-time-to-report-statistic snapshot.watermark-idle-timeout
 
@@ -444,7 +444,7 @@ def _rules() -> Iterator[tuple[str, OptionRule]]:
         yield key, OptionRule(Handling.HONOURED, by_compactors=key.startswith(_BY_COMPACTORS))
 
 
-def _handled(*handlings: Handling) -> Mapping[str, OptionRule]:
+def _rules_with_handling(*handlings: Handling) -> Mapping[str, OptionRule]:
     return {key: rule for key, rule in RULES.items() if rule.handling in handlings}
 
 
@@ -453,10 +453,10 @@ DECLARATIONS: Mapping[str, ConfigOption[object]] = {
     key: option for option in KNOWN_OPTIONS for key in (option.key(), *option.old_names)
 }
 RULES: Mapping[str, OptionRule] = dict(_rules())
-READ_REFUSED = _handled(Handling.REFUSED, Handling.REFUSED_WHEN_READ)
-WRITE_REFUSED = _handled(Handling.REFUSED, Handling.REFUSED_WHEN_WRITTEN)
+READ_REFUSED = _rules_with_handling(Handling.REFUSED, Handling.REFUSED_WHEN_READ)
+WRITE_REFUSED = _rules_with_handling(Handling.REFUSED, Handling.REFUSED_WHEN_WRITTEN)
 REFUSED: Mapping[str, OptionRule] = {**READ_REFUSED, **WRITE_REFUSED}
-WARNED = _handled(Handling.WARNED)
+WARNED = _rules_with_handling(Handling.WARNED)
 _SPELLED = {key.lower(): key for key in RULES}
 
 
@@ -472,7 +472,7 @@ def rule_of(key: str) -> OptionRule | None:
     return next((rule for pattern, _, rule in FAMILIES if pattern.fullmatch(key)), None)
 
 
-def spelled(key: str) -> str:
+def spell_key(key: str) -> str:
     """Return a key in its own spelling, where an engine has turned it into lower case.
 
     >>> spelled("read.allow.fullscan")

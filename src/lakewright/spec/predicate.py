@@ -343,7 +343,7 @@ class PredicateBuilder:
         return self._members("notIn", field, literals)
 
     def between(self, field: ColumnName, included_lower_bound: object, included_upper_bound: object) -> Predicate:
-        """Keep rows whose value lies between the bounds, both included."""
+        """Keep rows whose value is between the bounds, both included."""
         lower = self.greater_or_equal(field, included_lower_bound)
         upper = self.less_or_equal(field, included_upper_bound)
         if (lower.method, upper.method) == ("greaterOrEqual", "lessOrEqual"):
@@ -351,7 +351,7 @@ class PredicateBuilder:
         return and_predicates((lower, upper))
 
     def not_between(self, field: ColumnName, included_lower_bound: object, included_upper_bound: object) -> Predicate:
-        """Keep rows whose value lies below or above the bounds."""
+        """Keep rows whose value is below or above the bounds."""
         return negate(self.between(field, included_lower_bound, included_upper_bound))
 
     def and_predicates(self, predicates: Iterable[Predicate]) -> Predicate:
@@ -373,7 +373,7 @@ class PredicateBuilder:
     def compare_columns(self, method: str, field: ColumnName, other: ColumnName) -> Predicate:
         """Keep rows in which the comparison `method` holds between two columns; numbers compare exactly."""
         (path, dtype), (second, other_dtype) = self.resolve(field), self.resolve(other)
-        name, other_name = spelled(field), spelled(other)
+        name, other_name = format_column(field), format_column(other)
         common = common_type(check_comparable(dtype, name), check_comparable(other_dtype, other_name))
         if common is None:
             raise InvalidInputError(
@@ -384,16 +384,16 @@ class PredicateBuilder:
         return Predicate(method, name, (), (), common, path, second)
 
     def _compare(self, method: str, field: ColumnName, literal: object) -> Predicate:
-        return self._leaf(field, *compare(method, literal, self.resolve(field)[1], spelled(field), self._zone))
+        return self._leaf(field, *compare(method, literal, self.resolve(field)[1], format_column(field), self._zone))
 
     def _pattern(self, method: str, field: ColumnName, pattern: object) -> Predicate:
         dtype = self.resolve(field)[1]
         if pattern is None:
             return self._leaf(field, *UNKNOWN)
-        return self._leaf(field, method, (check_text(dtype, pattern, spelled(field)),))
+        return self._leaf(field, method, (check_text(dtype, pattern, format_column(field)),))
 
     def _members(self, method: str, field: ColumnName, literals: Iterable[object]) -> Predicate:
-        name = spelled(field)
+        name = format_column(field)
         if isinstance(literals, str | bytes) or not isinstance(literals, Iterable):
             raise InvalidInputError(f"IN on column {name!r} needs a list of literals, not {literals!r}", column=name)
         dtype = check_comparable(self.resolve(field)[1], name)
@@ -410,10 +410,10 @@ class PredicateBuilder:
 
     def _leaf(self, field: ColumnName, method: str, literals: tuple[Value, ...] = ()) -> Predicate:
         path, dtype = self.resolve(field)
-        return Predicate(method, spelled(field), literals, (), dtype, path)
+        return Predicate(method, format_column(field), literals, (), dtype, path)
 
 
-def spelled(name: ColumnName) -> str:
+def format_column(name: ColumnName) -> str:
     """Return a column as messages show it."""
     return ".".join(map(str, name)) if isinstance(name, tuple) else name
 
@@ -440,7 +440,7 @@ def resolve_path(fields: Mapping[str, DataField], name: ColumnName) -> tuple[tup
             if isinstance(inner, RowType):
                 path, dtype = resolve_path({f.name: f for f in inner.fields}, rest)
                 return (head, *path), dtype
-    shown = spelled(name)
+    shown = format_column(name)
     raise ColumnNotExistException(
         f"there is no column {argument_checks.describe_value(shown)}; {argument_checks.suggest_name(shown, fields)}",
         column=shown,

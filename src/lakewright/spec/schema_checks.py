@@ -144,7 +144,7 @@ def _check_buckets(schema: TableSchema) -> None:
         )
     if schema.primary_keys and outside:
         raise InvalidInputError(
-            f"the bucket key must lie inside the primary key: remove {sorted(outside)}", option="bucket-key"
+            f"the bucket key must be inside the primary key: remove {sorted(outside)}", option="bucket-key"
         )
     if buckets == -1 and declared:
         raise InvalidInputError(

@@ -244,11 +244,13 @@ def _apply(schema: TableSchema, change: SchemaChange, *, has_snapshot: bool) -> 
         case DropColumn(path):
             return _without_column(schema, path)
         case RenameColumn():
-            return _renamed(schema, change)
+            return _rename_column(schema, change)
         case UpdatePosition(move, inside):
-            return _rewrite(schema, (*inside, move.field_name), lambda siblings, path: _moved(siblings, move, path))
+            return _rewrite(
+                schema, (*inside, move.field_name), lambda siblings, path: _move_field(siblings, move, path)
+            )
         case UpdateType():
-            return _retyped(schema, change, has_snapshot=has_snapshot)
+            return _change_type(schema, change, has_snapshot=has_snapshot)
         case _:
             return _with_attribute(schema, change)
 
@@ -265,7 +267,7 @@ def _with_attribute(schema: TableSchema, change: SchemaChange) -> TableSchema:
         case UpdateDefault(path, default):
             if len(path) > 1:
                 raise InvalidInputError(
-                    f"only a column can have a default, not {_spelled(path)}", column=_spelled(path)
+                    f"only a column can have a default, not {_join_path(path)}", column=_join_path(path)
                 )
             return _rewrite_field(schema, path, lambda field: replace(field, default_value=default))
         case _:
@@ -288,7 +290,7 @@ def _without_primary_key(schema: TableSchema, *, has_snapshot: bool) -> TableSch
 
 
 def _with_column(schema: TableSchema, change: AddColumn) -> TableSchema:
-    name = _spelled(change.path)
+    name = _join_path(change.path)
     if not change.data_type.nullable:
         raise InvalidInputError(
             f"the new column {name!r} cannot be NOT NULL: rows that exist have no value for it", column=name
@@ -307,7 +309,7 @@ def _with_column(schema: TableSchema, change: AddColumn) -> TableSchema:
             raise InvalidInputError(
                 f"the move of the new column {name!r} names {change.move.field_name!r}", column=name
             )
-        return _moved((*siblings, new), change.move, path)
+        return _move_field((*siblings, new), change.move, path)
 
     return replace(_rewrite(schema, change.path, add), highest_field_id=max(highest, highest_field_id([new])))
 
@@ -355,20 +357,20 @@ def _without(siblings: Siblings, path: Path) -> Siblings:
     index = _index(siblings, path)
     if len(siblings) == 1:
         raise InvalidInputError(
-            f"the column {_spelled(path)!r} is the only one: drop the table or the column that contains it instead",
-            column=_spelled(path),
+            f"the column {_join_path(path)!r} is the only one: drop the table or the column that contains it instead",
+            column=_join_path(path),
         )
     return siblings[:index] + siblings[index + 1 :]
 
 
-def _renamed(schema: TableSchema, change: RenameColumn) -> TableSchema:
+def _rename_column(schema: TableSchema, change: RenameColumn) -> TableSchema:
     _refuse_key_column(change.path, "renamed", schema.partition_keys)
     new_name = change.new_name
 
     def rename(siblings: Siblings, path: Path) -> Siblings:
         index = _index(siblings, path)
         if _has_blob(siblings[index].type):
-            raise InvalidInputError(f"the BLOB column {_spelled(path)!r} cannot be renamed", column=_spelled(path))
+            raise InvalidInputError(f"the BLOB column {_join_path(path)!r} cannot be renamed", column=_join_path(path))
         _refuse_taken(siblings, new_name, (*path[:-1], new_name))
         return (*siblings[:index], replace(siblings[index], name=new_name), *siblings[index + 1 :])
 
@@ -385,7 +387,7 @@ def _renamed(schema: TableSchema, change: RenameColumn) -> TableSchema:
     )
 
 
-def _retyped(schema: TableSchema, change: UpdateType, *, has_snapshot: bool) -> TableSchema:
+def _change_type(schema: TableSchema, change: UpdateType, *, has_snapshot: bool) -> TableSchema:
     _refuse_key_column(change.path, "retyped", (*schema.partition_keys, *schema.primary_keys))
     if has_snapshot:  # the buckets of existing rows follow from their old values
         _refuse_key_column(change.path, "retyped", schema.bucket_keys)
@@ -393,7 +395,7 @@ def _retyped(schema: TableSchema, change: UpdateType, *, has_snapshot: bool) -> 
 
 
 def _cast_field(schema: TableSchema, field: DataField, change: UpdateType) -> DataField:
-    old, new, name = field.type, change.data_type, _spelled(change.path)
+    old, new, name = field.type, change.data_type, _join_path(change.path)
     if change.keep_nullability:
         new = with_nullable(new, old.nullable)
     _check_nullability(schema, name, old.nullable, new.nullable)
@@ -410,7 +412,7 @@ def _cast_field(schema: TableSchema, field: DataField, change: UpdateType) -> Da
 
 
 def _with_nullability(schema: TableSchema, field: DataField, path: Path, *, nullable: bool) -> DataField:
-    _check_nullability(schema, _spelled(path), field.type.nullable, nullable)
+    _check_nullability(schema, _join_path(path), field.type.nullable, nullable)
     return replace(field, type=with_nullable(field.type, nullable))
 
 
@@ -423,7 +425,7 @@ def _check_nullability(schema: TableSchema, name: str, old: bool, new: bool) -> 
         )
 
 
-def _moved(siblings: Siblings, move: Move, path: Path) -> Siblings:
+def _move_field(siblings: Siblings, move: Move, path: Path) -> Siblings:
     field = siblings[_index(siblings, path)]
     others = tuple(sibling for sibling in siblings if sibling is not field)
     if move.position is Position.FIRST:
@@ -459,7 +461,7 @@ def _rewrite(schema: TableSchema, path: Path, edit: Callable[[Siblings, Path], S
         lone = DataField(-1, name, dtype)
         edited = in_fields((lone,), depth)
         if len(edited) != 1 or replace(edited[0], type=dtype) != lone:
-            raise InvalidInputError(f"of {_spelled(path)!r} only the type can change", column=_spelled(path))
+            raise InvalidInputError(f"of {_join_path(path)!r} only the type can change", column=_join_path(path))
         return edited[0].type
 
     def in_type(dtype: DataType, depth: int) -> DataType:
@@ -471,7 +473,7 @@ def _rewrite(schema: TableSchema, path: Path, edit: Callable[[Siblings, Path], S
             case MapType():
                 return MapType(dtype.nullable, dtype.key, in_part("value", dtype.value, depth))
             case _:
-                raise column_not_found(_spelled(path), [_spelled(path[:depth])])
+                raise column_not_found(_join_path(path), [_join_path(path[:depth])])
 
     return replace(schema, fields=in_fields(schema.fields, 0))
 
@@ -480,7 +482,7 @@ def _index(siblings: Siblings, path: Path) -> int:
     for index, sibling in enumerate(siblings):
         if sibling.name == path[-1]:
             return index
-    raise column_not_found(_spelled(path), [_spelled((*path[:-1], sibling.name)) for sibling in siblings])
+    raise column_not_found(_join_path(path), [_join_path((*path[:-1], sibling.name)) for sibling in siblings])
 
 
 def _refuse_key_column(path: Path, verb: str, keys: Sequence[str]) -> None:
@@ -494,7 +496,7 @@ def _refuse_key_column(path: Path, verb: str, keys: Sequence[str]) -> None:
 def _refuse_taken(siblings: Siblings, name: str, path: Path) -> None:
     if any(sibling.name == name for sibling in siblings):
         raise ColumnAlreadyExistException(
-            f"the column {_spelled(path)!r} already exists: choose another name", column=_spelled(path)
+            f"the column {_join_path(path)!r} already exists: choose another name", column=_join_path(path)
         )
 
 
@@ -502,5 +504,5 @@ def _has_blob(dtype: DataType) -> bool:
     return any(isinstance(part, AtomicType) and part.root == "BLOB" for part in types_inside(dtype))
 
 
-def _spelled(path: Path) -> str:
+def _join_path(path: Path) -> str:
     return ".".join(path)

@@ -1,6 +1,6 @@
 """Snapshots and tags, and their JSON.
 
-Text comes in, frozen values go out, and the reverse. Absent keys are omitted, unknown keys are ignored. What lakewright
+Parses the JSON into frozen values and writes it. Absent keys are omitted, unknown keys are ignored. What lakewright
 writes has one more key, `checksum`, which other implementations ignore: with it a flipped bit in the file is detected.
 """
 
@@ -146,7 +146,7 @@ def to_json(snapshot: Snapshot) -> str:
     >>> snapshot_from_json(to_json(snapshot), path="snapshot-1") == snapshot
     True
     """
-    return _sealed(snapshot_members(snapshot))
+    return _with_checksum(snapshot_members(snapshot))
 
 
 def snapshot_from_json(text: str | bytes, *, path: str) -> Snapshot:
@@ -162,7 +162,7 @@ def tag_to_json(tag: Tag) -> str:
         members["tagCreateTime"] = [t.year, t.month, t.day, t.hour, t.minute, t.second, t.microsecond * 1000]
     if tag.time_retained is not None:
         members["tagTimeRetained"] = tag.time_retained.total_seconds()
-    return _sealed(members)
+    return _with_checksum(members)
 
 
 def tag_from_json(text: str | bytes, *, name: str, path: str) -> Tag:
@@ -186,7 +186,7 @@ def snapshot_members(snapshot: Snapshot) -> dict[str, object]:
     return members
 
 
-def _sealed(members: dict[str, object]) -> str:
+def _with_checksum(members: dict[str, object]) -> str:
     text = json.dumps({**members, _CHECKSUM: json_checksum(members)}, indent=2, ensure_ascii=False)
     if not _is_unicode(text):
         raise InvalidInputError("a user, property or other text of the snapshot is not valid Unicode")
@@ -232,7 +232,7 @@ def snapshot_from_members(members: Mapping[str, object], *, path: str) -> Snapsh
     if missing:
         raise CorruptTableError(f"{path} lacks {', '.join(missing)}; {_REMEDY}", path=path)
     values = {
-        attribute: _checked(members[key], kind, key, path)
+        attribute: _check_value(members[key], kind, key, path)
         for key, attribute, kind in _KEYS
         if members.get(key) is not None
     }
@@ -242,7 +242,7 @@ def snapshot_from_members(members: Mapping[str, object], *, path: str) -> Snapsh
     return Snapshot(**values)  # type: ignore[arg-type]
 
 
-def _checked(value: object, kind: type, key: str, path: str) -> object:
+def _check_value(value: object, kind: type, key: str, path: str) -> object:
     """Return the value of one key, which must be of the type that the format says."""
     if kind is CommitKind:
         valid = isinstance(value, str) and value in set(CommitKind)

@@ -59,7 +59,7 @@ def _is_named(pieces: Sequence[ParsedFragment], reference: Reference, name: str)
     own = (reference.alias or (reference.name.parts[-1] if reference.name.parts else "")).lower()
     for piece in pieces:
         for column in piece.tree.find_all(exp.Column):
-            parts = [piece.spelled(part).lower() for part in column.parts]
+            parts = [piece.spell_name(part).lower() for part in column.parts]
             if name in parts and (parts[0] == name or not own or parts[parts.index(name) - 1] == own):
                 return True
     return False
@@ -115,7 +115,7 @@ def _covers(piece: ParsedFragment, star: exp.Expr, reference: Reference, select:
     """Return whether a star may stand for columns of a reference: in its own SELECT, or with its name before it."""
     column = star.parent
     if isinstance(column, exp.Column):
-        return not name or any(piece.spelled(part).lower() == name for part in column.parts[:-1])
+        return not name or any(piece.spell_name(part).lower() == name for part in column.parts[:-1])
     return piece is reference.piece and star.find_ancestor(exp.Select) is select
 
 
@@ -141,9 +141,9 @@ class BoundTable:
         builder = self._state()
         if self.predicate is not None:
             builder = builder.with_filter(self.predicate)
-        return builder if self.columns is None else builder.with_projection(self._chosen(self.columns))
+        return builder if self.columns is None else builder.with_projection(self._choose_columns(self.columns))
 
-    def _chosen(self, columns: tuple[str, ...]) -> tuple[str, ...]:
+    def _choose_columns(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns to name: of a log at least the kinds of its rows, so that they can be counted."""
         return columns or ((self.table.kind_column,) if isinstance(self.table, AuditLog) else columns)
 
@@ -166,7 +166,7 @@ class BoundStatement:
     def text(self, number: int, write: Callable[[BoundTable], str], *, escape_braces: bool = False) -> str:
         """Return the text of a slice in which `write` says how the engine names a relation."""
         changes = self.changes(number, write, escape_braces=escape_braces)
-        return self.pieces[number].fragment.replaced(changes, escape_braces=escape_braces)
+        return self.pieces[number].fragment.replace_at(changes, escape_braces=escape_braces)
 
     def changes(
         self, number: int, write: Callable[[BoundTable], str], *, escape_braces: bool = False
@@ -174,8 +174,8 @@ class BoundStatement:
         """Return what stands in the places of names of ours in the text of a slice."""
         out = {}
         for place, new in self._splices[number].items():
-            other = new if isinstance(new, str) else write(new[0]) + _escaped(new[1], escape_braces)
-            out[place] = _escaped(other, escape_braces) if isinstance(new, str) else other
+            other = new if isinstance(new, str) else write(new[0]) + _escape_braces_if(new[1], escape_braces)
+            out[place] = _escape_braces_if(other, escape_braces) if isinstance(new, str) else other
         return out
 
     def missing(self, name: Name) -> NotFoundError:
@@ -278,7 +278,7 @@ def _splices(
         out[reference.start, reference.end] = relation, own
         if place is not None and later:
             out[place, place] = f" AS {quote_identifier(alias)} "
-    out |= _qualified(piece, qualifiers)
+    out |= _qualifier_replacements(piece, qualifiers)
     for call in piece.tree.find_all(exp.Anonymous):
         place_of_call = _call_place(piece, call)
         if place_of_call is not None and call.name.lower() == "max_pt":
@@ -299,7 +299,7 @@ def _alias(reference: Reference, one: Found, found: Sequence[tuple[Reference, Fo
     return name
 
 
-def _qualified(
+def _qualifier_replacements(
     piece: ParsedFragment, qualifiers: Mapping[tuple[int, tuple[str, ...]], str]
 ) -> dict[tuple[int, int], str]:
     """Return what is put in the place of `db.t` in `db.t.a`: a relation is known by its alias alone."""
@@ -307,7 +307,7 @@ def _qualified(
     for column in piece.tree.find_all(exp.Column) if qualifiers else ():
         parts = column.parts[:-1]
         for length in (3, 2):
-            names = tuple(piece.spelled(part).lower() for part in parts[:length])
+            names = tuple(piece.spell_name(part).lower() for part in parts[:length])
             alias = _alias_in_scope(column, names, qualifiers) if len(names) == length else None
             if alias is not None and (name := piece.name(parts[:length])) is not None:
                 start = name.place.start - piece.fragment.start
@@ -353,5 +353,5 @@ def escape_braces(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _escaped(text: str, escape: bool) -> str:  # noqa: FBT001 - handed through
+def _escape_braces_if(text: str, escape: bool) -> str:  # noqa: FBT001 - handed through
     return escape_braces(text) if escape else text

@@ -308,7 +308,7 @@ class ShowCreateTable(CatalogCommand):
         return command_rows({"createtab_stmt": False}, [(text,)])
 
 
-def described(columns: Iterable[tuple[str, str]]) -> pa.Table:
+def describe_columns(columns: Iterable[tuple[str, str]]) -> pa.Table:
     """Return what DESCRIBE QUERY shows of columns that are given by their names and types."""
     return command_rows(_COLUMNS, [(name, dtype, None) for name, dtype in columns])
 

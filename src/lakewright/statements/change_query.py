@@ -68,7 +68,7 @@ class Side:
                 return count
         return 0
 
-    def unqualified(self, text: str) -> str:
+    def unqualify(self, text: str) -> str:
         """Return text in which columns are qualified by the last part of the table's name alone."""
         if len(self.name) <= 1 or self.name[0].casefold() not in text.casefold():
             return text
@@ -180,7 +180,7 @@ def has_subquery(fragment: Fragment) -> bool:
     return any(word.upper in {"SELECT", "VALUES", "TABLE"} for word in words_of(fragment.text))
 
 
-def mentioned(fragments: Iterable[Fragment], columns: Sequence[str]) -> tuple[str, ...]:
+def mentioned_columns(fragments: Iterable[Fragment], columns: Sequence[str]) -> tuple[str, ...]:
     """Return the columns whose names occur in some expressions; all of them if one has a star or a pattern."""
     words = [word for fragment in fragments for word in words_of(fragment.text)]
     if any(word.text in {"*", "EXCEPT"} and not word.is_text and _is_star(words, at) for at, word in enumerate(words)):
@@ -236,13 +236,13 @@ class ChangeClause:
     test: Text = ()  # the condition as text
 
 
-def bracketed(fragment: Fragment) -> Text:
+def bracket_text(fragment: Fragment) -> Text:
     """Return an expression in brackets."""
     # A comment up to the end of a line may stand in the slice, so the bracket closes on a line of its own.
     return ("(", fragment, "\n)" if "--" in fragment.text else ")")
 
 
-def listed(texts: Sequence[Text]) -> Text:
+def join_texts(texts: Sequence[Text]) -> Text:
     """Return texts with commas between them."""
     return tuple(part for at, text in enumerate(texts) for part in ((", ",) if at else ()) + text)
 
@@ -265,14 +265,16 @@ class Clauses:
         """Return a clause of a merge."""
         values: dict[str, ColumnValue] = {}
         if given.action is Action.UPDATE:
-            values = self._all(given) if given.assignments is None else self.updated(given.assignments, given.when)
+            values = (
+                self._all(given) if given.assignments is None else self.update_values(given.assignments, given.when)
+            )
             values = self._changing(values)
         elif given.action is Action.INSERT:
-            values = self._all(given) if given.assignments is None else self._inserted(given)
-        test = () if given.condition is None else self._scoped(given.condition, given.when)
+            values = self._all(given) if given.assignments is None else self._insert_values(given)
+        test = () if given.condition is None else self._scope_expression(given.condition, given.when)
         return ChangeClause(given.when, given.action, values, given.condition, test)
 
-    def updated(self, assignments: Sequence[Assignment], when: When = When.MATCHED) -> dict[str, ColumnValue]:
+    def update_values(self, assignments: Sequence[Assignment], when: When = When.MATCHED) -> dict[str, ColumnValue]:
         """Return the values of the columns that assignments set; of a struct the other fields stay as they are."""
         paths: dict[tuple[str, ...], Fragment] = {}
         for one in assignments:
@@ -295,12 +297,12 @@ class Clauses:
     def _value(self, given: Fragment, field: DataField, when: When) -> ColumnValue:
         if given.text.upper() == "DEFAULT":
             return ColumnValue((default_of(field),), field, is_typed=True)
-        return ColumnValue(self._scoped(given, when), field, (given,))
+        return ColumnValue(self._scope_expression(given, when), field, (given,))
 
-    def _scoped(self, given: Fragment, when: When) -> Text:
+    def _scope_expression(self, given: Fragment, when: When) -> Text:
         """Return an expression in which columns that both sides have are those of the side that the clause is about."""
         if when is When.MATCHED or self.source is None or has_subquery(given):
-            return bracketed(given)
+            return bracket_text(given)
         own, other = (self.source, self.target) if when is When.NOT_MATCHED else (self.target, self.source)
         changes = {}
         for column in given.tree.find_all(exp.Column):
@@ -308,7 +310,7 @@ class Clauses:
             is_plain = own.column(first.name) is not None and not own.is_qualified([part.name for part in column.parts])
             if is_plain and other.column(first.name) is not None and "start" in first.meta:
                 changes[first.meta["start"], first.meta["start"]] = f"{quote_identifier(own.alias)}."
-        return ("(", given.replaced(changes), "\n)") if changes else bracketed(given)
+        return ("(", given.replace_at(changes), "\n)") if changes else bracket_text(given)
 
     def _all(self, given: MergeClause) -> dict[str, ColumnValue]:
         """Return the values of `*`: each column from the column of the source with its name."""
@@ -321,11 +323,11 @@ class Clauses:
                     f"{self.store.name}: {what} takes every column from the source, which lacks {field.name!r}; add "
                 )
                 message += "it to the source, or name the columns that are to be set"
-                raise self._refused(given, message, field)
+                raise self._clause_error(given, message, field)
             out[field.name] = ColumnValue((f"{quote_identifier(self.source.alias)}.{quote_identifier(name)}",), field)
         return out
 
-    def _inserted(self, given: MergeClause) -> dict[str, ColumnValue]:
+    def _insert_values(self, given: MergeClause) -> dict[str, ColumnValue]:
         values: dict[str, ColumnValue] = {}
         seen: set[str] = set()
         for one in given.assignments or ():
@@ -341,10 +343,10 @@ class Clauses:
         for field in self.fields:
             if field.name not in values and not field.type.nullable and field.default_value is None:
                 message = f"{self.store.name}: INSERT gives no value to {field.name!r} ({field.type}), which takes no "
-                raise self._refused(given, f"{message}null and has no default; give it one", field)
+                raise self._clause_error(given, f"{message}null and has no default; give it one", field)
         return values
 
-    def _refused(self, given: MergeClause, message: str, field: DataField) -> InvalidInputError:
+    def _clause_error(self, given: MergeClause, message: str, field: DataField) -> InvalidInputError:
         place = given.place or Fragment("", 0, 0)
         return place.error(message, kind=InvalidInputError, table=self.store.name, column=field.name)
 
@@ -378,7 +380,7 @@ class Clauses:
             elif own:
                 text = self._rebuilt(one, name, own, when)
             parts.append((f"{literal(one.name)}, ", *text))
-        return ("named_struct(", *listed(parts), ")")
+        return ("named_struct(", *join_texts(parts), ")")
 
 
 def check_kept(table: str, field: DataField) -> None:
@@ -438,7 +440,7 @@ class ChangeQuery:
     @property
     def reads(self) -> tuple[str, ...]:
         """The columns of the target that the query reads, in the order of the table, hidden ones last."""
-        used = {*mentioned(self.fragments, self.target.columns)}
+        used = {*mentioned_columns(self.fragments, self.target.columns)}
         for clause in self.clauses:
             if clause.action is Action.UPDATE:
                 used |= {*self.assigned} - {*clause.values}
@@ -510,7 +512,7 @@ class ChangeQuery:
                 columns += [(*value.text, f" AS {value_name(number[id(value)])}") for value in own]
                 columns += [("CASE WHEN ", *clause.test, " THEN 1 END")] if clause.test else []
             if len(columns) > 1 or when is When.MATCHED:
-                scopes.append(("(SELECT ", *listed(columns), *self._scope(when), ")"))
+                scopes.append(("(SELECT ", *join_texts(columns), *self._scope(when), ")"))
         joined = tuple(
             part
             for at, scope in enumerate(scopes)
@@ -533,17 +535,17 @@ class ChangeQuery:
         untyped = iter(types)
         stored: dict[int, Text] = {}
         for value in self._values():
-            stored[id(value)] = value.text if value.is_typed else _stored(storing, value, next(untyped))
+            stored[id(value)] = value.text if value.is_typed else _store_value(storing, value, next(untyped))
         places: Text = (self._place(GROUP, "INT"), " AS `group`, ", self._place(POSITION, "BIGINT"), " AS `position`, ")
         columns = [
             (*self._value_of(field, stored), f" AS {value_name(at)}") for at, field in enumerate(self._value_fields())
         ]
         if self.source is None:
             clause: Text = (f"0 AS {CLAUSE}",)
-            return ("SELECT ", *places, *listed([clause, *columns]), *self._from(""))
+            return ("SELECT ", *places, *join_texts([clause, *columns]), *self._from(""))
         names = ["`group`", "`position`", CLAUSE, *(value_name(at) for at in range(len(columns)))]
         number = (*self._number(), f" AS {CLAUSE}")
-        inside: Text = ("SELECT ", *places, *listed([number, *columns]), *self._from(self._join))
+        inside: Text = ("SELECT ", *places, *join_texts([number, *columns]), *self._from(self._join))
         return ("SELECT ", ", ".join(names), " FROM (", *inside, f") AS _lw_changes WHERE {CLAUSE} IS NOT NULL")
 
     @property
@@ -562,7 +564,7 @@ class ChangeQuery:
     def _from(self, join: str) -> Text:
         target: Text = (RowSource.TARGET, f" AS {quote_identifier(self.target.alias)}")
         if self.source is None or self.on is None:
-            where = () if self.where is None else (" WHERE ", *bracketed(self.where))
+            where = () if self.where is None else (" WHERE ", *bracket_text(self.where))
             return (" FROM ", *target, *where)
         source: Text = (
             "(SELECT *, true AS ",
@@ -571,7 +573,7 @@ class ChangeQuery:
             RowSource.SOURCE,
             f") AS {quote_identifier(self.source.alias)}",
         )
-        on = (" ON ", *bracketed(self.on))
+        on = (" ON ", *bracket_text(self.on))
         match join:
             case "ANTI":
                 return (" FROM ", *source, " LEFT ANTI JOIN ", *target, *on)
@@ -638,7 +640,7 @@ class ChangeQuery:
                 continue
             own = written(part)
             for side in sides if isinstance(part, Fragment) else ():
-                own = side.unqualified(own)
+                own = side.unqualify(own)
             out.append(own)
         return "".join(out)
 
@@ -657,8 +659,8 @@ def plan_delete(store: TableStore, statement: Delete) -> ChangeQuery:
 def plan_update(store: TableStore, statement: Update) -> ChangeQuery:
     """Return the plan of an UPDATE."""
     target = _target(store, statement)
-    clause = ChangeClause(When.MATCHED, Action.UPDATE, Clauses(store, target).updated(statement.assignments))
-    return _checked(ChangeQuery(store, "UPDATE", target, (clause,), statement.where))
+    clause = ChangeClause(When.MATCHED, Action.UPDATE, Clauses(store, target).update_values(statement.assignments))
+    return _check_plan(ChangeQuery(store, "UPDATE", target, (clause,), statement.where))
 
 
 def plan_merge(store: TableStore, statement: MergeInto, source_columns: Sequence[str]) -> ChangeQuery:
@@ -677,7 +679,7 @@ def plan_merge(store: TableStore, statement: MergeInto, source_columns: Sequence
     equal = equal_columns(statement.on, target, source)
     made = Clauses(store, target, source, equal)
     clauses = tuple(made.clause(clause) for clause in statement.clauses)
-    return _checked(ChangeQuery(store, "MERGE", target, clauses, None, statement.on, source, equal))
+    return _check_plan(ChangeQuery(store, "MERGE", target, clauses, None, statement.on, source, equal))
 
 
 def source_query(statement: MergeInto) -> tuple[str | Fragment, ...]:
@@ -703,7 +705,7 @@ def _name_parts(source: Fragment) -> tuple[str, ...]:
     return tuple(part.name for part in source.tree.parts) if hasattr(source.tree, "parts") else (source.tree.name,)
 
 
-def _checked(plan: ChangeQuery) -> ChangeQuery:
+def _check_plan(plan: ChangeQuery) -> ChangeQuery:
     """Refuse what the merge engine of a primary-key table does not allow, and what would lose values."""
     if plan.store.schema.primary_keys:
         rules = KeyedChangeRules.of(plan.store)
@@ -718,7 +720,7 @@ def _checked(plan: ChangeQuery) -> ChangeQuery:
     return plan
 
 
-def _stored(storing: StoreAssignment, value: ColumnValue, dtype: pa.DataType) -> Text:
+def _store_value(storing: StoreAssignment, value: ColumnValue, dtype: pa.DataType) -> Text:
     """Return an expression in the type of its column."""
     mark = "\0"
     written = storing.value(mark, dtype, value.field, value.places[0] if value.places else None)

@@ -35,7 +35,7 @@ def _check_known(names: Iterable[str], check: Callable[[str], object]) -> None:
 )
 def create_tag(given: ProcedureArguments) -> Rows:
     """See the declaration."""
-    given.table().create_tag(given.text("tag"), given.number("snapshot"), time_retained=_retained(given))
+    given.table().create_tag(given.text("tag"), given.number("snapshot"), time_retained=_time_retained(given))
     return DONE
 
 
@@ -49,7 +49,7 @@ def create_tag_from_timestamp(given: ProcedureArguments) -> Rows:
     found = min((one for one in _known_snapshots(table) if one.time_millis >= millis), key=_age, default=None)
     if found is None:
         raise NotFoundError(f"{table.name}: no snapshot was committed at {millis} ms or later", table=table.name)
-    return _tagged(given, table, found)
+    return _create_tag(given, table, found)
 
 
 @procedure(
@@ -63,7 +63,7 @@ def create_tag_from_watermark(given: ProcedureArguments) -> Rows:
     found = min(reached, key=_age, default=None)
     if found is None:
         raise NotFoundError(f"{table.name}: the watermark of no snapshot has reached {least}", table=table.name)
-    return _tagged(given, table, found)
+    return _create_tag(given, table, found)
 
 
 def _known_snapshots(table: FileStoreTable) -> list[Snapshot]:
@@ -76,9 +76,9 @@ def _age(snapshot: Snapshot) -> tuple[int, int]:
     return snapshot.time_millis, snapshot.id
 
 
-def _tagged(given: ProcedureArguments, table: FileStoreTable, snapshot: Snapshot) -> Rows:
+def _create_tag(given: ProcedureArguments, table: FileStoreTable, snapshot: Snapshot) -> Rows:
     table.store.check_same_table()
-    kept = _retained(given)
+    kept = _time_retained(given)
     if kept is None:
         kept = table.store.options.tag_default_time_retained
     tag: Tag = table.store.tags.create(given.text("tag"), snapshot, time_retained_millis=kept)
@@ -89,8 +89,8 @@ def _watermark(snapshot: Snapshot) -> str:
     return "null" if snapshot.watermark is None else str(snapshot.watermark)
 
 
-def _retained(given: ProcedureArguments) -> int | None:
-    return given.converted("time_retained", argument_checks.to_duration_millis)
+def _time_retained(given: ProcedureArguments) -> int | None:
+    return given.convert_value("time_retained", argument_checks.to_duration_millis)
 
 
 @procedure(
@@ -109,7 +109,7 @@ def rename_tag(given: ProcedureArguments) -> Rows:
 )
 def replace_tag(given: ProcedureArguments) -> Rows:
     """See the declaration."""
-    given.table().replace_tag(given.text("tag"), given.number("snapshot"), _retained(given))
+    given.table().replace_tag(given.text("tag"), given.number("snapshot"), _time_retained(given))
     return DONE
 
 
@@ -132,7 +132,7 @@ def delete_tag(given: ProcedureArguments) -> Rows:
 )
 def expire_tags(given: ProcedureArguments) -> Rows:
     """See the declaration."""
-    expired = given.table().expire_tags(given.converted("older_than", argument_checks.to_epoch_millis))
+    expired = given.table().expire_tags(given.convert_value("older_than", argument_checks.to_epoch_millis))
     return [(name,) for name in expired] or [("No expired tags.",)]
 
 
@@ -279,13 +279,13 @@ def clear_consumers(given: ProcedureArguments) -> Rows:
 def pattern(given: ProcedureArguments, name: str) -> re.Pattern[str] | None:
     """Return a regular expression that whole names have to match; None if it was left out or is empty."""
 
-    def compiled(argument: str, value: object) -> re.Pattern[str] | None:
+    def compile_pattern(argument: str, value: object) -> re.Pattern[str] | None:
         try:
             return re.compile(str(value)) if value else None
         except re.error as error:
             raise InvalidInputError(f"{argument} takes a regular expression: {error}") from None
 
-    return given.converted(name, compiled)
+    return given.convert_value(name, compile_pattern)
 
 
 PROCEDURES = (

@@ -100,7 +100,7 @@ def insert_query(store: TableStore, statement: Insert) -> Fragment:
             changes[word.start, word.end] = default_of(fields[place])
     if not changes:
         return query
-    text = query.replaced(changes)
+    text = query.replace_at(changes)
     return Fragment(query.whole[: query.start] + text + query.whole[query.end :], query.start, query.start + len(text))
 
 
@@ -125,10 +125,10 @@ def plan_insert(store: TableStore, statement: Insert, names: Sequence[str], *, d
                 f"{store.name}: INSERT gives no value to {field.name!r} ({field.type}), which takes no null and has no"
             )
             raise statement.table.place.error(f"{message} default", kind=InvalidInputError, column=field.name)
-    return InsertPlan(tuple(columns), static, _replaced(store, statement, static, dynamic=dynamic))
+    return InsertPlan(tuple(columns), static, _replaced_partition(store, statement, static, dynamic=dynamic))
 
 
-def _replaced(
+def _replaced_partition(
     store: TableStore, statement: Insert, static: Mapping[str, Fragment], *, dynamic: bool
 ) -> Mapping[str, Fragment] | None:
     """Return which partition an INSERT replaces, {} for the whole table; None: those of its rows, or nothing."""

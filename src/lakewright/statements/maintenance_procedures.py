@@ -79,8 +79,8 @@ def compact(given: ProcedureArguments) -> Rows:
     specs, store = given.partitions(), table.refreshed().store
     if "where" in given.values and specs is not None:
         raise given.error("where", "give partitions or where, not both")
-    where = given.converted("where", lambda _name, text: partition_predicate(store, str(text)))
-    idle = given.converted("partition_idle_time", argument_checks.to_duration_millis)
+    where = given.convert_value("where", lambda _name, text: partition_predicate(store, str(text)))
+    idle = given.convert_value("partition_idle_time", argument_checks.to_duration_millis)
     optional = {"partitions": specs, "where": where, "idle": idle}
     chosen |= {name: value for name, value in optional.items() if value is not None}
     given.session.compact(table, **chosen)
@@ -88,7 +88,7 @@ def compact(given: ProcedureArguments) -> Rows:
 
 
 def _strategy(given: ProcedureArguments) -> str:
-    return given.converted("compact_strategy", lambda name, it: _word(name, it, ("full", "minor"))) or "full"
+    return given.convert_value("compact_strategy", lambda name, it: _word(name, it, ("full", "minor"))) or "full"
 
 
 def _word(name: str, value: object, allowed: tuple[str, ...]) -> str:
@@ -97,7 +97,7 @@ def _word(name: str, value: object, allowed: tuple[str, ...]) -> str:
 
 def _order(given: ProcedureArguments) -> dict[str, object]:
     """Return the arguments that sort rows; none if the files are only merged."""
-    order = given.converted("order_strategy", lambda name, it: _word(name, it, _ORDERS)) or "none"
+    order = given.convert_value("order_strategy", lambda name, it: _word(name, it, _ORDERS)) or "none"
     columns = given.optional_text("order_by")
     if order == "none":
         if columns is not None:
@@ -113,14 +113,14 @@ def _with_options(given: ProcedureArguments) -> FileStoreTable:
     return table.copy(options) if options else table
 
 
-def _chosen(given: ProcedureArguments, table: FileStoreTable) -> list[dict[str, object]] | None:
+def _chosen_partitions(given: ProcedureArguments, table: FileStoreTable) -> list[dict[str, object]] | None:
     """Return the partitions that the arguments choose; None: the whole table."""
     specs, where = given.partitions(), given.optional_text("where")
     if where is None:
         return specs
     if specs is not None:
         raise given.error("where", "give partitions or where, not both")
-    return given.converted("where", lambda _name, text: parts.partitions_where(table.refreshed().store, str(text)))
+    return given.convert_value("where", lambda _name, text: parts.partitions_where(table.refreshed().store, str(text)))
 
 
 @procedure(
@@ -181,7 +181,7 @@ def materialize_deletion_vectors(given: ProcedureArguments) -> Rows:
 def rescale(given: ProcedureArguments) -> Rows:
     """See the declaration."""
     table = given.table()
-    specs = _chosen(given, table)
+    specs = _chosen_partitions(given, table)
     if specs is None or specs:
         buckets = given.number("bucket_num")
         table.rescale(table.options.bucket() if buckets is None else buckets, partitions=specs)
@@ -201,7 +201,7 @@ def expire_snapshots(given: ProcedureArguments) -> Rows:
     expired = _with_options(given).expire_snapshots(
         given.number("retain_max"),
         given.number("retain_min"),
-        given.converted("older_than", _past),
+        given.convert_value("older_than", _past),
         given.number("max_deletes"),
     )
     return [(len(expired.snapshot_ids),)]
@@ -216,10 +216,10 @@ def expire_partitions(given: ProcedureArguments) -> Rows:
     """See the declaration."""
     table = _with_options(given)
     expired = table.expire_partitions(
-        given.converted("expiration_time", argument_checks.to_duration_millis),
+        given.convert_value("expiration_time", argument_checks.to_duration_millis),
         timestamp_formatter=given.optional_text("timestamp_formatter"),
         timestamp_pattern=given.optional_text("timestamp_pattern"),
-        strategy=given.converted("expire_strategy", lambda name, it: _word(name, it, parts.STRATEGIES)),
+        strategy=given.convert_value("expire_strategy", lambda name, it: _word(name, it, parts.STRATEGIES)),
         max_expires=given.number("max_expires"),
     )
     shown = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in expired.partitions]
@@ -236,7 +236,7 @@ def expire_changelogs(given: ProcedureArguments) -> Rows:
     expired = given.table().expire_changelogs(
         given.number("retain_max"),
         given.number("retain_min"),
-        given.converted("older_than", _past),
+        given.convert_value("older_than", _past),
         given.number("max_deletes"),
         delete_all=given.flag("delete_all"),
     )
@@ -263,8 +263,8 @@ def purge_files(given: ProcedureArguments) -> Rows:
 )
 def remove_orphan_files(given: ProcedureArguments) -> Rows:
     """See the declaration."""
-    given.converted("mode", lambda name, it: _word(name, it, ("local", "distributed")))
-    older_than, dry_run = given.converted("older_than", _past), given.flag("dry_run")
+    given.convert_value("mode", lambda name, it: _word(name, it, ("local", "distributed")))
+    older_than, dry_run = given.convert_value("older_than", _past), given.flag("dry_run")
     found = [one.remove_orphan_files(older_than=older_than, dry_run=dry_run) for one in _tables(given)]
     return [(sum(one.count for one in found), sum(one.bytes for one in found))]
 

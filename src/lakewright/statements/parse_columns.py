@@ -72,17 +72,17 @@ def starts_type(cursor: TokenCursor) -> bool:
 
 
 def read_type(cursor: TokenCursor) -> DataType:
-    """Read a type, which may hold nulls; NOT NULL behind it is left to whoever knows whether it may stand there."""
+    """Read a type, which may hold nulls; a NOT NULL that follows is left to the caller."""
     word = cursor.here
     keyword = word.upper
     if keyword in _NESTED:
-        return _nested(cursor)
+        return _read_nested_type(cursor)
     if keyword in {"INTERVAL", "VOID", "NULL"}:
         message = f"a table has no columns of the type {word.text}: use a number or a text"
         raise cursor.error(message, kind=UnsupportedError)
     if keyword not in _ATOMIC:
         if word.is_text or word.is_quoted or not word.text.isidentifier():
-            raise cursor.unexpected("a type")
+            raise cursor.unexpected_word("a type")
         hint = suggest_name(keyword, [*_ATOMIC, *_NESTED])
         raise cursor.error(f"there is no type {word.text}; {hint}", kind=SQLSyntaxError)
     cursor.take()
@@ -108,14 +108,14 @@ def _atomic(cursor: TokenCursor, word: Word, parameters: str) -> DataType:
     if not parameters:
         text = _WITHOUT_PARAMETER.get(keyword, text)
     if keyword == "TIMESTAMP":
-        text = _zoned(cursor, text, parameters)
+        text = _read_time_zone(cursor, text, parameters)
     try:
         return AtomicType(text)
     except InvalidInputError as error:
         raise cursor.error(error.message, kind=SQLSyntaxError, word=word) from None
 
 
-def _zoned(cursor: TokenCursor, text: str, parameters: str) -> str:
+def _read_time_zone(cursor: TokenCursor, text: str, parameters: str) -> str:
     if cursor.accept("WITHOUT", "TIME", "ZONE"):
         return f"TIMESTAMP{parameters}"
     cursor.accept("WITH", "LOCAL", "TIME", "ZONE")
@@ -135,7 +135,7 @@ def _parameters(cursor: TokenCursor, word: Word) -> str:
     return f"({', '.join(map(str, numbers))})"
 
 
-def _nested(cursor: TokenCursor) -> DataType:
+def _read_nested_type(cursor: TokenCursor) -> DataType:
     keyword = cursor.take().upper
     if cursor.sees("<>"):
         raise cursor.error("a STRUCT needs at least one field", kind=SQLSyntaxError)
@@ -189,7 +189,7 @@ T = TypeVar("T")
 _COLUMN_ENDS = (",", "NOT NULL", "COMMENT", "FIRST", "AFTER", "GENERATED", "PRIMARY KEY", "DEFAULT")
 
 
-def listed(cursor: TokenCursor, read: Callable[[TokenCursor], T]) -> tuple[T, ...]:
+def read_list(cursor: TokenCursor, read: Callable[[TokenCursor], T]) -> tuple[T, ...]:
     """Read things with commas between them."""
     found = [read(cursor)]
     while cursor.accept(","):
@@ -200,14 +200,14 @@ def listed(cursor: TokenCursor, read: Callable[[TokenCursor], T]) -> tuple[T, ..
 def in_brackets(cursor: TokenCursor, read: Callable[[TokenCursor], T]) -> tuple[T, ...]:
     """Read things in brackets, with commas between them."""
     cursor.expect("(")
-    found = listed(cursor, read)
+    found = read_list(cursor, read)
     cursor.expect(")")
     return found
 
 
 def maybe_in_brackets(cursor: TokenCursor, read: Callable[[TokenCursor], T]) -> tuple[T, ...]:
     """Read things with commas between them, in brackets or not."""
-    return in_brackets(cursor, read) if cursor.sees("(") else listed(cursor, read)
+    return in_brackets(cursor, read) if cursor.sees("(") else read_list(cursor, read)
 
 
 def column_name(cursor: TokenCursor) -> Name:
@@ -307,7 +307,7 @@ def _property_value(cursor: TokenCursor) -> str:
     if cursor.here.is_text:
         return cursor.string()
     if cursor.sees(",") or cursor.sees(")"):
-        raise cursor.unexpected("a value: a text in quotes, a number, true or false")
+        raise cursor.unexpected_word("a value: a text in quotes, a number, true or false")
     fragment = cursor.until(",", what="a value")
     value = literal_text(fragment, what="the value of a property")
     if value is None:

@@ -12,11 +12,11 @@ from lakewright.statements.parse_columns import (
     column_name,
     fragment_of,
     in_brackets,
-    listed,
     maybe_in_brackets,
     read_column,
     read_default,
     read_key,
+    read_list,
     read_move,
     read_partition,
     read_properties,
@@ -100,7 +100,7 @@ def _alter_table(cursor: TokenCursor) -> CatalogCommand:
     if cursor.sees_any("DROP PARTITION", "DROP IF EXISTS PARTITION"):
         cursor.take()
         ignored = cursor.accept("IF", "EXISTS")
-        partitions = listed(cursor, read_partition)
+        partitions = read_list(cursor, read_partition)
         cursor.accept("PURGE")
         return DropPartitions(name, partitions, ignored, text=cursor.fragment)
     return AlterTable(name, _actions(cursor), text=cursor.fragment)
@@ -130,8 +130,8 @@ def _actions(cursor: TokenCursor) -> tuple[TableAction, ...]:
         return (SetOptions(dict.fromkeys(places), places),)
     if cursor.accept("ALTER") or cursor.accept("CHANGE"):
         cursor.accept("COLUMN")
-        return tuple(action for actions in listed(cursor, _alter_column) for action in actions)
-    raise cursor.unexpected(
+        return tuple(action for actions in read_list(cursor, _alter_column) for action in actions)
+    raise cursor.unexpected_word(
         "ADD, DROP, RENAME, ALTER or REPLACE COLUMN, SET or UNSET TBLPROPERTIES, RENAME TO, DROP PARTITION,"
         " or CREATE, REPLACE, DELETE or RENAME TAG"
     )
@@ -166,7 +166,7 @@ def _alter_column(cursor: TokenCursor) -> list[TableAction]:
 
 
 def _no_change(cursor: TokenCursor) -> list[TableAction]:
-    raise cursor.unexpected("TYPE, COMMENT, SET or DROP NOT NULL, SET or DROP DEFAULT, FIRST, or AFTER")
+    raise cursor.unexpected_word("TYPE, COMMENT, SET or DROP NOT NULL, SET or DROP DEFAULT, FIRST, or AFTER")
 
 
 def _column_change(cursor: TokenCursor) -> tuple[str, object] | None:
@@ -219,15 +219,15 @@ def _set_tag(cursor: TokenCursor, name: Name) -> SetTag:
     place: Fragment = fragment_of(cursor, cursor.here)
     tag = _tag(cursor)
     snapshot = cursor.integer("the id of a snapshot") if cursor.accept("AS", "OF", "VERSION") else None
-    retained = _retained(cursor) if cursor.accept("RETAIN") else None
+    retained = _read_retention(cursor) if cursor.accept("RETAIN") else None
     return SetTag(name, tag, place, snapshot, retained, creates, replaces, ignored, text=cursor.fragment)
 
 
-def _retained(cursor: TokenCursor) -> timedelta:
+def _read_retention(cursor: TokenCursor) -> timedelta:
     number = cursor.integer()
     unit = cursor.here.upper.removesuffix("S")
     if unit not in _UNITS:
-        raise cursor.unexpected("DAYS, HOURS, MINUTES, SECONDS or WEEKS")
+        raise cursor.unexpected_word("DAYS, HOURS, MINUTES, SECONDS or WEEKS")
     cursor.take()
     return timedelta(seconds=number * _UNITS[unit])
 
@@ -292,7 +292,7 @@ def _create_database(cursor: TokenCursor) -> CreateDatabase:
         elif cursor.accept("WITH", "DBPROPERTIES") or cursor.accept("WITH", "PROPERTIES"):
             properties |= read_properties(cursor)[0]
         else:
-            raise cursor.unexpected("COMMENT, or WITH DBPROPERTIES (...)")
+            raise cursor.unexpected_word("COMMENT, or WITH DBPROPERTIES (...)")
     return CreateDatabase(name, ignored, properties, text=cursor.fragment)
 
 
@@ -318,7 +318,7 @@ def _alter_database(cursor: TokenCursor) -> AlterDatabase:
     elif cursor.sees("SET", "LOCATION"):
         raise cursor.error("a database cannot be moved: its place is the catalog's", kind=UnsupportedError)
     else:
-        raise cursor.unexpected("SET or UNSET DBPROPERTIES (...)")
+        raise cursor.unexpected_word("SET or UNSET DBPROPERTIES (...)")
     return AlterDatabase(name, changes, text=cursor.fragment)
 
 
@@ -343,7 +343,7 @@ def _comment_on(cursor: TokenCursor) -> CatalogCommand:
     cursor.at += 2
     is_table = cursor.accept("TABLE")
     if not is_table and not any(cursor.accept(kind) for kind in _DATABASES):
-        raise cursor.unexpected("TABLE or DATABASE; a column has ALTER TABLE ... ALTER COLUMN ... COMMENT")
+        raise cursor.unexpected_word("TABLE or DATABASE; a column has ALTER TABLE ... ALTER COLUMN ... COMMENT")
     name = cursor.qualified_name()
     cursor.expect("IS")
     comment = None if cursor.accept("NULL") else cursor.string("a text in quotes, or NULL")
@@ -373,7 +373,7 @@ class _Clauses:
     columns: tuple[ColumnDefinition, ...] = ()
     comment: str | None = None
 
-    def done(self) -> TableClauses:
+    def to_clauses(self) -> TableClauses:
         """Return them as a value; the property `comment` is the comment of the table."""
         comment = self.options.pop(COMMENT, None) if self.comment is None else self.comment
         return TableClauses(self.options, self.names, self.columns, comment, self.places)
@@ -390,11 +390,11 @@ def _create_table(cursor: TokenCursor) -> Statement:
     name = cursor.qualified_name()
     if not replaces and cursor.accept("LIKE"):
         source = cursor.qualified_name()
-        return CreateTableLike(name, source, _clauses(cursor).done(), ignored, text=cursor.fragment)
+        return CreateTableLike(name, source, _clauses(cursor).to_clauses(), ignored, text=cursor.fragment)
     bracket = cursor.here
     has_columns = cursor.sees("(") and not _is_query(cursor)
     columns, keys = _columns(cursor) if has_columns else ((), ())
-    clauses = _clauses(cursor).done()
+    clauses = _clauses(cursor).to_clauses()
     create = CreateTable(name, columns, keys, clauses, ignored, replaces, creates, text=cursor.fragment)
     if cursor.accept("AS") or cursor.sees_any(*_QUERIES):
         if columns or clauses.partition_columns:
@@ -402,7 +402,7 @@ def _create_table(cursor: TokenCursor) -> Statement:
             raise cursor.error(message, kind=SQLSyntaxError, word=bracket)
         return CreateTableAs(create, cursor.rest("a query"), text=cursor.fragment)
     if not columns and not clauses.partition_columns:
-        raise cursor.unexpected("the columns in brackets, or AS and a query")
+        raise cursor.unexpected_word("the columns in brackets, or AS and a query")
     return create
 
 

@@ -39,7 +39,7 @@ _REFUSED = {
 }
 
 
-def _refused(cursor: TokenCursor) -> Statement:
+def _refuse_statement(cursor: TokenCursor) -> Statement:
     phrase = next(phrase for phrase in _REFUSED if cursor.sees(*phrase.split()))
     raise cursor.error(f"{phrase} is not supported: {_REFUSED[phrase]}", kind=UnsupportedError)
 
@@ -94,7 +94,7 @@ def _describe_history(cursor: TokenCursor) -> Statement:
 def _describe_detail(cursor: TokenCursor) -> Statement:
     if len(cursor.words) <= 2 or cursor.words[2].text == ".":  # noqa: PLR2004 - a table that is called detail
         return read_describe(cursor)
-    return _refused(cursor)
+    return _refuse_statement(cursor)
 
 
 GRAMMAR: dict[str, Callable[[TokenCursor], Statement]] = {
@@ -103,7 +103,7 @@ GRAMMAR: dict[str, Callable[[TokenCursor], Statement]] = {
     "RESTORE": _restore,
     "DESCRIBE HISTORY": _describe_history,
     "DESC HISTORY": _describe_history,
-    **dict.fromkeys(_REFUSED, _refused),
+    **dict.fromkeys(_REFUSED, _refuse_statement),
     "DESCRIBE DETAIL": _describe_detail,
     "DESC DETAIL": _describe_detail,
 }

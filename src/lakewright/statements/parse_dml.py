@@ -75,7 +75,7 @@ def _insert(cursor: TokenCursor, common: Fragment | None) -> Insert:
     replaced = None
     if cursor.sees("REPLACE"):
         if overwrite:
-            raise cursor.unexpected("a query")
+            raise cursor.unexpected_word("a query")
         cursor.expect("REPLACE")
         cursor.expect("WHERE")
         replaced = cursor.until(*_QUERY, what="a condition")
@@ -134,16 +134,16 @@ def _names(cursor: TokenCursor) -> tuple[str, ...]:
 
 def _query(cursor: TokenCursor) -> Fragment:
     if not cursor.sees_any(*_QUERY, "("):
-        raise cursor.unexpected("a query or VALUES")
+        raise cursor.unexpected_word("a query or VALUES")
     return cursor.rest("a query or VALUES")
 
 
 def _with_common(common: Fragment, query: Fragment) -> Fragment:
     """Return one slice of common table expressions and the query; the words between them become blanks."""
-    return _blanked(common.start, common.end, query.start, query)
+    return _blank_out(common.start, common.end, query.start, query)
 
 
-def _blanked(start: int, blank_from: int, blank_to: int, query: Fragment, instead: str = "") -> Fragment:
+def _blank_out(start: int, blank_from: int, blank_to: int, query: Fragment, instead: str = "") -> Fragment:
     """Return a slice whose text has blanks between two places, so that all places stay what they are."""
     whole = query.whole
     kept = "".join(sign if sign == "\n" else " " for sign in whole[blank_from : blank_to - len(instead)])
@@ -213,7 +213,7 @@ def read_merge(cursor: TokenCursor) -> MergeInto:
     while not cursor.is_done:
         clauses.append(_clause(cursor))
     if not clauses:
-        raise cursor.unexpected("WHEN MATCHED or WHEN NOT MATCHED")
+        raise cursor.unexpected_word("WHEN MATCHED or WHEN NOT MATCHED")
     _check_conditions(cursor, clauses)
     return MergeInto(
         text=cursor.fragment,
@@ -232,11 +232,11 @@ def _source(cursor: TokenCursor) -> Fragment:
     """Read the source of a merge: a name, a query in brackets, or VALUES with its rows."""
     first = cursor.here
     if cursor.sees("("):
-        cursor.bracketed()
+        cursor.take_bracket()
     elif cursor.accept("VALUES"):
-        cursor.bracketed()
+        cursor.take_bracket()
         while cursor.accept(","):
-            cursor.bracketed()
+            cursor.take_bracket()
     else:
         return cursor.qualified_name("the name of a table or view, or a query in brackets").place
     return Fragment(cursor.fragment.whole, first.start, cursor.words[cursor.at - 1].end)
@@ -265,21 +265,21 @@ def _action(cursor: TokenCursor, when: When) -> tuple[Action, tuple[Assignment, 
     """Read what follows THEN; assignments are None for `*` and for DELETE."""
     if when is When.NOT_MATCHED:
         if not cursor.accept("INSERT"):
-            raise cursor.unexpected(_ACTIONS[when])
-        return Action.INSERT, None if cursor.accept("*") else _inserted(cursor)
+            raise cursor.unexpected_word(_ACTIONS[when])
+        return Action.INSERT, None if cursor.accept("*") else _read_insert_values(cursor)
     if cursor.accept("DELETE"):
         return Action.DELETE, None
     if not cursor.accept("UPDATE", "SET"):
-        raise cursor.unexpected(_ACTIONS[when])
+        raise cursor.unexpected_word(_ACTIONS[when])
     if not cursor.sees("*"):
         return Action.UPDATE, _assignments(cursor, "WHEN MATCHED", "WHEN NOT MATCHED")
     if when is When.NOT_MATCHED_BY_SOURCE:
-        raise cursor.unexpected("assignments, since there is no source row to take values from")
+        raise cursor.unexpected_word("assignments, since there is no source row to take values from")
     cursor.take()
     return Action.UPDATE, None
 
 
-def _inserted(cursor: TokenCursor) -> tuple[Assignment, ...]:
+def _read_insert_values(cursor: TokenCursor) -> tuple[Assignment, ...]:
     """Read `(columns) VALUES (values)`."""
     cursor.expect("(")
     columns = [cursor.qualified_name("the name of a column")]
@@ -339,11 +339,11 @@ def _copy_out(cursor: TokenCursor) -> CopyOut:
     word = cursor.here
     cursor.expect("FROM")
     if cursor.sees("("):
-        query = cursor.bracketed()
+        query = cursor.take_bracket()
     else:
         place = cursor.qualified_name("the name of a table, or a query in brackets").place
         # `TABLE t` is the query of a whole table; it takes the place of the word FROM and the sign before it.
-        query = _blanked(word.start - 1, word.start - 1, word.end, place, instead="TABLE")
+        query = _blank_out(word.start - 1, word.start - 1, word.end, place, instead="TABLE")
     kind, options = _file_format(cursor)
     settings = _settings(cursor, ("OVERWRITE", "SINGLE", "HEADER"))
     return CopyOut(text=cursor.fragment, path=path, query=query, format=kind, options=options, settings=settings)
@@ -374,7 +374,7 @@ def _settings(cursor: TokenCursor, known: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     while not cursor.is_done:
         if cursor.here.upper not in known:
-            raise cursor.unexpected(f"one of {', '.join(known)}")
+            raise cursor.unexpected_word(f"one of {', '.join(known)}")
         name = cursor.take().upper
         cursor.expect("=")
         found[name] = _value(cursor)

@@ -34,7 +34,14 @@ from lakewright.statements.catalog_commands import (
     ShowTableExtended,
     ShowTables,
 )
-from lakewright.statements.parse_columns import column_name, listed, read_key, read_partition, read_pattern, read_place
+from lakewright.statements.parse_columns import (
+    column_name,
+    read_key,
+    read_list,
+    read_partition,
+    read_pattern,
+    read_place,
+)
 from lakewright.statements.sql_text import Fragment, Name
 from lakewright.statements.statements import DescribeQuery, Native, Statement
 from lakewright.statements.table_commands import ShowPartitions, ShowTags
@@ -108,7 +115,7 @@ def read_constant(cursor: TokenCursor) -> object:
     sign = -1 if cursor.accept("-") else 1
     if cursor.here.kind is TokenType.NUMBER:
         return sign * _number(cursor)
-    raise cursor.unexpected("a constant such as 'text', 5, true, map('k', 'v'), or a parameter such as :name")
+    raise cursor.unexpected_word("a constant such as 'text', 5, true, map('k', 'v'), or a parameter such as :name")
 
 
 def _constants(cursor: TokenCursor) -> list[object]:
@@ -184,7 +191,7 @@ def _grammar() -> dict[str, Callable[[TokenCursor], Statement]]:
     out |= {"SHOW TAGS": _show_tags, "SHOW BRANCHES": _show_tags, "REFRESH TABLE": _refresh, "ANALYZE TABLE": _analyze}
     for verb in ("DESCRIBE", "DESC"):
         out |= {f"{verb} FUNCTION": _native, f"{verb} QUERY": _describe_query, verb: read_describe}
-    return out | dict.fromkeys(_REFUSED, _refused)
+    return out | dict.fromkeys(_REFUSED, _refuse_statement)
 
 
 def _native(cursor: TokenCursor) -> Native:
@@ -192,7 +199,7 @@ def _native(cursor: TokenCursor) -> Native:
     return Native(text=cursor.fragment)
 
 
-def _refused(cursor: TokenCursor) -> Statement:
+def _refuse_statement(cursor: TokenCursor) -> Statement:
     phrase = next(phrase for phrase in _REFUSED if cursor.sees_any(phrase))
     raise cursor.error(f"{phrase} is not supported: {_REFUSED[phrase]}", kind=UnsupportedError)
 
@@ -214,7 +221,7 @@ def _analyze(cursor: TokenCursor) -> Analyze:
         raise cursor.error(f"NOSCAN is not supported: {why}", kind=UnsupportedError)
     if cursor.accept("FOR", "ALL", "COLUMNS"):
         return Analyze(name, all_columns=True, text=cursor.fragment)
-    columns = listed(cursor, column_name) if cursor.accept("FOR", "COLUMNS") else ()
+    columns = read_list(cursor, column_name) if cursor.accept("FOR", "COLUMNS") else ()
     return Analyze(name, columns, text=cursor.fragment)
 
 
@@ -252,7 +259,7 @@ def _show_columns(cursor: TokenCursor) -> ShowColumns:
     cursor.at += 2
     name = read_place(cursor, "the name of a table")
     if name is None:
-        raise cursor.unexpected("FROM and the name of a table")
+        raise cursor.unexpected_word("FROM and the name of a table")
     database = read_place(cursor)
     if database is not None:
         name = Name((*database.parts, name.parts[-1]), name.place)

@@ -96,7 +96,7 @@ def read_view(cursor: TokenCursor) -> Statement:
     if cursor.accept("COMMENT"):
         cursor.string()
     if cursor.accept("TBLPROPERTIES"):
-        cursor.bracketed()
+        cursor.take_bracket()
     if len(name.parts) != 1 or not cursor.accept("AS"):
         cursor.at = len(cursor.words)  # USING format, or a name that Spark refuses
         return Native(text=cursor.fragment)
@@ -108,7 +108,7 @@ def read_view(cursor: TokenCursor) -> Statement:
 
 def _columns(cursor: TokenCursor) -> tuple[str, ...]:
     """Read the names of columns in brackets; comments of columns are left out."""
-    inside = TokenCursor(cursor.bracketed())
+    inside = TokenCursor(cursor.take_bracket())
     names = [inside.name("the name of a column")]
     while not inside.is_done:
         if inside.accept("COMMENT"):
@@ -133,7 +133,7 @@ def read_set(cursor: TokenCursor) -> Statement:
         return ShowSettings(text=cursor.fragment, key=key)
     value = cursor.fragment.whole[cursor.words[cursor.at - 1].end : cursor.fragment.end].strip()
     cursor.at = len(cursor.words)
-    return ChangeSetting(text=cursor.fragment, key=key, value=_unquoted(value))
+    return ChangeSetting(text=cursor.fragment, key=key, value=_unquote_value(value))
 
 
 def read_reset(cursor: TokenCursor) -> Statement:
@@ -145,7 +145,7 @@ def read_reset(cursor: TokenCursor) -> Statement:
     return ChangeSetting(text=cursor.fragment, key=key.text.strip("`"), value=None)
 
 
-def _unquoted(value: str) -> str:
+def _unquote_value(value: str) -> str:
     """Return a value without backticks around it; other quotes are part of the value, as in Spark."""
     return value[1:-1].replace("``", "`") if len(value) > 1 and value[0] == value[-1] == "`" else value
 

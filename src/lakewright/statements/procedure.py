@@ -78,7 +78,7 @@ class ProcedureArguments:
         """Return a boolean; False if it was left out."""
         return name in self.values and self.values[name].value is True
 
-    def converted(self, name: str, convert: Callable[[str, object], T]) -> T | None:
+    def convert_value(self, name: str, convert: Callable[[str, object], T]) -> T | None:
         """Return the value as a function makes it, which may refuse it; None if it was left out."""
         if name not in self.values:
             return None
@@ -89,11 +89,11 @@ class ProcedureArguments:
 
     def options(self, name: str = "options") -> dict[str, str]:
         """Return options of a table: `k=v,k2=v2`, or a map."""
-        return self.converted(name, _options) or {}
+        return self.convert_value(name, _options) or {}
 
     def partitions(self, name: str = "partitions") -> list[dict[str, object]] | None:
         """Return partitions: `dt=1,hour=2;dt=3` are two specs; None if they were left out."""
-        return self.converted(name, _specs)
+        return self.convert_value(name, _specs)
 
     def name_of_table(self, name: str = "table") -> Name:
         """Return the name of a table; without a catalog it is one of the catalog of the call."""
@@ -168,7 +168,7 @@ def procedure(signature: str, text: str) -> Callable[[Run], Procedure]:
 
 def fit(parameter: Parameter, value: object) -> object:
     """Return a value as the type of a parameter; InvalidInputError if it does not fit."""
-    fitted = _fitted(parameter.type, value)
+    fitted = _fit_value(parameter.type, value)
     if fitted is None:
         expected = {
             "MAP": "a map such as map('k', 'v')",
@@ -181,7 +181,7 @@ def fit(parameter: Parameter, value: object) -> object:
     return fitted
 
 
-def _fitted(kind: str, value: object) -> object:
+def _fit_value(kind: str, value: object) -> object:
     """Return a value as a type, None if it does not fit."""
     match kind:
         case "MAP" | "OPTIONS" | "PARTITIONS" if isinstance(value, Mapping):

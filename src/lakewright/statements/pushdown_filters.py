@@ -312,11 +312,11 @@ class _Reader:
         plain, mirrored = _METHODS[type(node)]
         if isinstance(node.this, exp.Column):
             field = self._column(node.this)
-            return self._compared(plain, field, self._literal(node.expression, field))
+            return self._compare(plain, field, self._literal(node.expression, field))
         field = self._column(node.expression)
-        return self._compared(mirrored, field, self._literal(node.this, field))
+        return self._compare(mirrored, field, self._literal(node.this, field))
 
-    def _compared(self, method: str, field: DataField, literal: object) -> Predicate:
+    def _compare(self, method: str, field: DataField, literal: object) -> Predicate:
         made: Predicate = getattr(self.builder, method)(field.name, literal)
         return made
 
@@ -332,7 +332,7 @@ class _Reader:
         """Return the field that a column is; one of another table, or a part of a struct, is not said."""
         if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
             raise _NotSaidError
-        *qualifiers, name = (self.piece.spelled(part).lower() for part in node.parts)
+        *qualifiers, name = (self.piece.spell_name(part).lower() for part in node.parts)
         is_own = qualifiers == [self.qualifier] if qualifiers else name in self.bare
         if not is_own or name not in self.fields or (len(qualifiers) == 1 and not self.qualifier):
             raise _NotSaidError
@@ -367,7 +367,7 @@ class _Reader:
                 kind = _CASTS.get(node.args["to"].this.name)
                 return None if kind is None or not self._is_plain_text(node.this) else _Value(kind, node.this.this)
             case exp.Placeholder() if isinstance(self.args, Mapping) and str(node.this) in self.args:
-                return _given(self.args[str(node.this)])
+                return _parameter_value(self.args[str(node.this)])
         return None
 
     def _is_plain_text(self, node: exp.Expr) -> bool:
@@ -394,7 +394,7 @@ def _number(text: str) -> _Value | None:
         return None
 
 
-def _given(value: object) -> _Value | None:
+def _parameter_value(value: object) -> _Value | None:
     """Return the value of a parameter."""
     match value:
         case bool():

@@ -81,7 +81,7 @@ def _check_end_of_lists(fragment: Fragment) -> None:
             raise fragment.error("a comma with nothing behind it", word.start)
 
 
-def parsed(fragment: Fragment) -> exp.Expr:
+def parse_fragment(fragment: Fragment) -> exp.Expr:
     """Return the tree of a query or an expression; places in its `meta` count from the start of the fragment."""
     text = _without_table(fragment.text)
     _check_end_of_lists(fragment)
@@ -114,7 +114,7 @@ def args_by_name(args: Args) -> Mapping[str, object]:
 
 def text_by_name(text: str, part: Fragment, statement: Fragment, args: Args) -> str:
     """Return the text of a slice of a statement in which parameters by place are parameters by name."""
-    return Fragment(text, 0, len(text)).replaced(marks_by_name(text, part, statement, args))
+    return Fragment(text, 0, len(text)).replace_at(marks_by_name(text, part, statement, args))
 
 
 def marks_by_name(text: str, part: Fragment, statement: Fragment, args: Args) -> dict[tuple[int, int], str]:
@@ -167,7 +167,7 @@ class ParsedFragment:
             return None
         return start - self.offset, end + 1 - self.offset
 
-    def spelled(self, identifier: exp.Expr) -> str:
+    def spell_name(self, identifier: exp.Expr) -> str:
         """Return a name as it is written, without its quotes."""
         span = self.span(identifier)
         is_changed = span is not None and not identifier.args.get("quoted")
@@ -178,7 +178,7 @@ class ParsedFragment:
         spans = [self.span(part) for part in parts]
         if not parts or spans[0] is None or spans[-1] is None:
             return None
-        return Name(tuple(map(self.spelled, parts)), self.fragment.slice(spans[0][0], spans[-1][1]))
+        return Name(tuple(map(self.spell_name, parts)), self.fragment.slice(spans[0][0], spans[-1][1]))
 
     def word_at(self, place: int) -> int:
         """Return the number of the first word that starts at a place or behind it."""
@@ -189,7 +189,7 @@ def read_piece(fragment: Fragment, kind: FragmentKind = FragmentKind.QUERY) -> P
     """Return a slice with its tree; a text that cannot be read is an error that shows the place."""
     text = fragment.text
     words = tuple(words_of(text))
-    changed, dollars = _replaced(text, words)
+    changed, dollars = _replace_unknown_words(text, words)
     prefix = _RELATION_PREFIX if kind is FragmentKind.RELATION else ""
     try:
         tree = sqlglot.parse_one(prefix + changed, dialect=DIALECT)
@@ -200,7 +200,7 @@ def read_piece(fragment: Fragment, kind: FragmentKind = FragmentKind.QUERY) -> P
     return ParsedFragment(fragment, kind, tree, words, dollars, len(prefix))
 
 
-def _replaced(text: str, words: tuple[Word, ...]) -> tuple[str, frozenset[int]]:
+def _replace_unknown_words(text: str, words: tuple[Word, ...]) -> tuple[str, frozenset[int]]:
     """Return the text with what sqlglot does not know in a form of the same length that it does."""
     out, dollars = list(text), set()
     for number, word in enumerate(words):

@@ -206,7 +206,7 @@ def matching(names: Iterable[str], pattern: str | None) -> list[str]:
     return [name for name in names if any(re.fullmatch(like, name, re.IGNORECASE | re.DOTALL) for like in likes)]
 
 
-def folded(name: str, known: Iterable[str]) -> str:
+def fold_case(name: str, known: Iterable[str]) -> str:
     """Return the name among the known ones that is the same but for capitals, if exactly one is; else the name."""
     choices = list(known)
     same = [one for one in choices if one.casefold() == name.casefold()]

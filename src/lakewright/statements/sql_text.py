@@ -96,7 +96,7 @@ class Fragment:
         """Return a slice of the slice."""
         return Fragment(self.whole, self.start + start, self.start + end)
 
-    def replaced(self, changes: Mapping[tuple[int, int], str], *, escape_braces: bool = False) -> str:
+    def replace_at(self, changes: Mapping[tuple[int, int], str], *, escape_braces: bool = False) -> str:
         """Return the text with other text at some places, which count from the start of the slice.
 
         With `escape_braces` the braces of the user's own text are doubled, as `str.format` wants them.

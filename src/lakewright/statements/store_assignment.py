@@ -92,8 +92,8 @@ class StoreAssignment:
     def value(self, expression: str, given: pa.DataType, field: DataField, place: Fragment | None) -> str:
         """Return SQL text that gives an expression the type of a column, or raise an error that shows the place."""
         is_void = _is_void(given)
-        typed = given if is_void else self._typed(given, field.type)
-        own = None if is_void else _known(typed)
+        typed = given if is_void else self._type_nulls(given, field.type)
+        own = None if is_void else _known_type(typed)
         if is_void:
             fits = pa.types.is_null(given) or isinstance(field.type, ArrayType | VectorType)
             reason = None if fits else "their structure differs"
@@ -110,16 +110,18 @@ class StoreAssignment:
             return expression
         return self._cast(expression, own, field)
 
-    def _typed(self, given: pa.DataType, target: DataType) -> pa.DataType:
+    def _type_nulls(self, given: pa.DataType, target: DataType) -> pa.DataType:
         """Return a type in which a NULL inside a struct, array or map, which has no type, gets that of the column."""
         types = pa.types
         match target:
             case _ if types.is_null(given):
                 return to_arrow_type(target)
             case ArrayType() | VectorType() if types.is_list(given):
-                return pa.list_(self._typed(given.value_type, target.element))
+                return pa.list_(self._type_nulls(given.value_type, target.element))
             case MapType() | MultisetType() if types.is_map(given):
-                return pa.map_(self._typed(given.key_type, target.key), self._typed(given.item_type, target.value))
+                return pa.map_(
+                    self._type_nulls(given.key_type, target.key), self._type_nulls(given.item_type, target.value)
+                )
             case RowType() if types.is_struct(given):
                 return pa.struct([one.with_type(self._typed_field(one, at, target)) for at, one in enumerate(given)])
         return given
@@ -128,7 +130,7 @@ class StoreAssignment:
         found = list(target.fields[at : at + 1])
         if not self.by_position:
             found = [field for field in target.fields if field.name.casefold() == given.name.casefold()]
-        return self._typed(given.type, found[0].type) if found else given.type
+        return self._type_nulls(given.type, found[0].type) if found else given.type
 
     def _cast(self, expression: str, own: DataType | None, field: DataField) -> str:
         if own is not None and not self.by_position and _reorders(own, field.type):
@@ -182,7 +184,7 @@ def _is_void(given: pa.DataType) -> bool:
     return bool(pa.types.is_null(given.value_type if pa.types.is_list(given) else given))
 
 
-def _known(given: pa.DataType) -> DataType | None:
+def _known_type(given: pa.DataType) -> DataType | None:
     try:
         return from_arrow_type(given)
     except (InvalidInputError, UnsupportedError):

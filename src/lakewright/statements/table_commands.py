@@ -34,7 +34,7 @@ from lakewright.statements.sql_session import (
     NOTHING,
     Session,
     command_rows,
-    folded,
+    fold_case,
     has_database,
     no_database,
     with_position,
@@ -70,12 +70,12 @@ def real_path(fields: Sequence[DataField], path: Sequence[str]) -> tuple[str, ..
     out: list[str] = []
     for part in path:
         inner = fields_inside(fields, out)
-        out.append(folded(part, [field.name for field in inner]))
+        out.append(fold_case(part, [field.name for field in inner]))
     return tuple(out)
 
 
 def fields_inside(fields: Sequence[DataField], path: Sequence[str]) -> Sequence[DataField]:
-    """Return the fields that lie at a path: those of a STRUCT, or the one part of an array or a map; none elsewhere."""
+    """Return the fields that are at a path: those of a STRUCT, or the one part of an array or a map; none elsewhere."""
     for part in path:
         found = next((field.type for field in fields if field.name == part), None)
         fields = () if found is None else _parts(found)
@@ -98,7 +98,7 @@ def real_move(siblings: Sequence[DataField], move: Move | None, name: str) -> Mo
     """Return a move with the names as the table has them."""
     if move is None or move.reference_field_name is None:
         return None if move is None else Move(name, None, move.position)
-    return Move(name, folded(move.reference_field_name, [field.name for field in siblings]), move.position)
+    return Move(name, fold_case(move.reference_field_name, [field.name for field in siblings]), move.position)
 
 
 def after(reference: str | None) -> Move:
@@ -270,7 +270,7 @@ class ReplaceColumns(TableAction):
             name = real_path(fields, (column.name,))[0]
             move = Move.first(name) if number == 0 else Move.after(name, real_path(fields, (seen[number - 1],))[0])
             if name in old:
-                out += _kept(old[name], column)
+                out += _replace_changes(old[name], column)
                 out.append(SchemaChange.update_column_position(move))
             else:
                 out.append(SchemaChange.add_column(name, column.type, column.comment, move))
@@ -281,7 +281,7 @@ class ReplaceColumns(TableAction):
         return _places(fields, [column.path for column in self.columns])
 
 
-def _kept(old: DataField, column: ColumnDefinition) -> list[SchemaChange]:
+def _replace_changes(old: DataField, column: ColumnDefinition) -> list[SchemaChange]:
     """Return what makes a column of the table the one that REPLACE COLUMNS names."""
     out: list[SchemaChange] = []
     if with_nullable(old.type, column.type.nullable) != column.type and not _same_type(old.type, column.type):
@@ -404,7 +404,9 @@ class CreateTable(CatalogCommand, CreatesTable):
             if self.if_not_exists:
                 return None
             if not self.replaces:
-                raise _taken(name, self.name, "write CREATE TABLE IF NOT EXISTS or CREATE OR REPLACE TABLE")
+                raise _table_exists_error(
+                    name, self.name, "write CREATE TABLE IF NOT EXISTS or CREATE OR REPLACE TABLE"
+                )
         elif not self.creates:
             message = f"the table {name.get_full_name()} does not exist; write CREATE OR REPLACE TABLE"
             missing = TableNotExistException(message, table=name.get_full_name())
@@ -428,13 +430,13 @@ class CreateTable(CatalogCommand, CreatesTable):
         names, clauses = [one.name for one in fields], self.clauses
         options, key = dict(clauses.options), TableOptions.primary_key.key()
         if key in options:
-            options[key] = ",".join(folded(one.strip(), names) for one in options[key].split(","))
+            options[key] = ",".join(fold_case(one.strip(), names) for one in options[key].split(","))
         written = [*(n.parts[-1] for n in clauses.partition_names), *(c.name for c in clauses.partition_columns)]
         primary = [*(n.parts[-1] for n in self.keys), *(c.name for c in self.columns if c.is_key)]
         return Schema(
             fields,
-            [folded(one, names) for one in written],
-            [folded(one, names) for one in primary],
+            [fold_case(one, names) for one in written],
+            [fold_case(one, names) for one in primary],
             options,
             clauses.comment,
         )
@@ -456,7 +458,7 @@ class CreateTableLike(CatalogCommand):
         if _exists(catalog, name, self.name):
             if self.if_not_exists:
                 return NOTHING
-            raise _taken(name, self.name, "write CREATE TABLE IF NOT EXISTS")
+            raise _table_exists_error(name, self.name, "write CREATE TABLE IF NOT EXISTS")
         with with_position(self.name.place, self.clauses.places):
             own = {} if session.resolve(self.source)[1].is_system_table() else dict(source.schema.options)
             comment = self.clauses.comment if self.clauses.comment is not None else source.comment()
@@ -501,7 +503,7 @@ class RenameTable(CatalogCommand):
         database = new.parts[0] if len(new.parts) > 1 else name.database
         target = Identifier(database, new.parts[-1])
         if _exists(catalog, target, new):
-            raise _taken(target, new, "choose another name")
+            raise _table_exists_error(target, new, "choose another name")
         with with_position(self.name.place):
             catalog.rename_table(name, target)
         return NOTHING
@@ -520,7 +522,7 @@ def _exists(catalog: Catalog, name: Identifier, written: Name) -> bool:
     return True
 
 
-def _taken(name: Identifier, written: Name, remedy: str) -> TableAlreadyExistException:
+def _table_exists_error(name: Identifier, written: Name, remedy: str) -> TableAlreadyExistException:
     full = name.get_full_name()
     message = f"the table {full} already exists; {remedy}"
     return written.place.error(message, kind=TableAlreadyExistException, table=full)
@@ -557,7 +559,7 @@ class PartitionSpec:
             raise self.place.error(f"the table {table.name} has no partitions", kind=InvalidInputError)
         found: dict[str, Value] = {}
         for written, value in self.values.items():
-            name = folded(written, keys)
+            name = fold_case(written, keys)
             if name not in keys:
                 message = f"{written!r} is no partition column of {table.name}; {suggest_name(written, keys)}"
                 raise self.place.error(message, kind=InvalidInputError, column=written)

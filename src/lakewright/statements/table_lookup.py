@@ -105,9 +105,9 @@ class Tables:
         """Return the table of a reference; None: it is none of ours, and the engine has to know it."""
         name, options = reference.name, dict(reference.options)
         if reference.call is not None:
-            name, more = self._called(reference.name, reference.call)
+            name, more = self._resolve_call(reference.name, reference.call)
             options |= more
-        resolved = self._resolved(name)
+        resolved = self._resolve_name(name)
         # Our catalog is asked first: over Spark Connect a look for a view takes longer.
         table = None if resolved is None else self._table(name, *resolved)
         if len(name.parts) == 1:
@@ -129,7 +129,7 @@ class Tables:
             table = table.copy(options) if options else table
             suffix = identifier.get_system_table_name()
             shown = table if suffix is None else system_table(table, suffix)
-            pin = None if isinstance(shown, SystemTable) else self._pinned(table)
+            pin = None if isinstance(shown, SystemTable) else self._pinned_snapshot(table)
             fields = shown.fields if pin is not None else shown.new_read_builder().read_type()
             return Found(shown, pin, whole, tuple(fields))
 
@@ -155,12 +155,12 @@ class Tables:
         if len(call.expressions) != 1:
             raise place.error("max_pt takes the name of a table as text")
         name = self._name(call.expressions[0], place)
-        resolved = self._resolved(name)
+        resolved = self._resolve_name(name)
         table = None if resolved is None else self._table(name, *resolved)
         if table is None or isinstance(table, SystemTable):
             raise self.missing(name)
         with _shown(place):
-            return _greatest_partition(table, self._pinned(table))
+            return _greatest_partition(table, self._pinned_snapshot(table))
 
     # ---- names
 
@@ -169,7 +169,7 @@ class Tables:
             self._hidden[name.parts] = self.lookup.is_hidden(name)
         return self._hidden[name.parts]
 
-    def _resolved(self, name: Name) -> tuple[str, Identifier] | None:
+    def _resolve_name(self, name: Name) -> tuple[str, Identifier] | None:
         """Return the catalog and the identifier that a name means; None: it cannot be a table of ours."""
         catalogs, parts = self.session.catalogs, name.parts
         catalog = self.session.catalog_name
@@ -197,7 +197,7 @@ class Tables:
                 self._opened[key] = None
         return self._opened[key]
 
-    def _called(self, place: Name, call: TableFunctionCall) -> tuple[Name, dict[str, str]]:
+    def _resolve_call(self, place: Name, call: TableFunctionCall) -> tuple[Name, dict[str, str]]:
         """Return the table that a call in FROM names, and the options that it stands for."""
         values = [self._value(argument, place.place) for argument in call.arguments]
         if not values:
@@ -275,7 +275,7 @@ class Tables:
         found = set_options(self._settings, (catalog, database, table))
         return {key: value for key, value in found.items() if not key.startswith(MERGE_SCHEMA)}
 
-    def _pinned(self, table: FileStoreTable) -> int | None:
+    def _pinned_snapshot(self, table: FileStoreTable) -> int | None:
         """Return the snapshot that all references to a table read; None where its options name what is read."""
         store = table.store
         given = _OWN_STATE_KEYS & store.options.values.keys()
@@ -345,10 +345,10 @@ class _shown:  # noqa: N801 - used as a function
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, NotFoundError | InvalidInputError) and "\n" not in error.message:
-            raise _placed(error, self._place) from None
+            raise _with_place(error, self._place) from None
 
 
-def _placed(error: E, place: Fragment) -> E:
+def _with_place(error: E, place: Fragment) -> E:
     return error_at(type(error), error.message, place.whole, place.start, **error.facts)
 
 

@@ -108,7 +108,7 @@ def _reference(piece: ParsedFragment, node: exp.Table) -> Reference | None:
         name,
         start,
         end,
-        alias=None if own is None else piece.spelled(own),
+        alias=None if own is None else piece.spell_name(own),
         alias_at=_alias_place(piece, start, end, has_alias=own is not None),
         travel=travel,
         call=call,
@@ -137,11 +137,15 @@ def _is_cte(piece: ParsedFragment, node: exp.Expr, name: Name) -> bool:
     above = node.parent
     while above is not None:
         with_ = above.args.get("with_")
-        if with_ is not None and with_ is not inside and any(_called(piece, cte, wanted) for cte in with_.expressions):
+        if (
+            with_ is not None
+            and with_ is not inside
+            and any(_is_called(piece, cte, wanted) for cte in with_.expressions)
+        ):
             return True
         if isinstance(above, exp.With):
             earlier = above.expressions if above.args.get("recursive") else _before(above.expressions, inside)
-            if any(_called(piece, cte, wanted) for cte in earlier):
+            if any(_is_called(piece, cte, wanted) for cte in earlier):
                 return True
         inside, above = above, above.parent
     return False
@@ -151,9 +155,9 @@ def _before(ctes: list[exp.Expr], inside: exp.Expr) -> list[exp.Expr]:
     return ctes[: next(number for number, cte in enumerate(ctes) if cte is inside)]
 
 
-def _called(piece: ParsedFragment, cte: exp.Expr, wanted: str) -> bool:
+def _is_called(piece: ParsedFragment, cte: exp.Expr, wanted: str) -> bool:
     alias = cte.args.get("alias")
-    return alias is not None and alias.this is not None and piece.spelled(alias.this).lower() == wanted
+    return alias is not None and alias.this is not None and piece.spell_name(alias.this).lower() == wanted
 
 
 def _travel(piece: ParsedFragment, end: int, alias: exp.Expr | None) -> tuple[Travel | None, int]:

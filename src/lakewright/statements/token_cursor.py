@@ -70,11 +70,11 @@ def words_of(whole: str, start: int = 0, end: int | None = None) -> list[Word]:
         tokens = _tokens(whole[start:stop])
     except SqlglotError as error:
         message = "a quote or a comment is not closed" if "tokeniz" in str(error) else str(error)
-        raise error_at(SQLSyntaxError, message, whole, _unclosed(whole, start, stop)) from None
-    return _with_quotes([word for token in _joined(tokens) for word in _split(token, whole, start)], whole)
+        raise error_at(SQLSyntaxError, message, whole, _find_unclosed(whole, start, stop)) from None
+    return _with_quotes([word for token in _drop_added_tokens(tokens) for word in _split(token, whole, start)], whole)
 
 
-def _joined(tokens: Iterable[Token]) -> list[Token]:
+def _drop_added_tokens(tokens: Iterable[Token]) -> list[Token]:
     """Leave out what sqlglot adds: the type behind a number such as `1L` has the place of the number."""
     out: list[Token] = []
     for token in tokens:
@@ -106,7 +106,7 @@ def _split(token: Token, whole: str, base: int) -> list[Word]:
     return [Word(TokenType.VAR, one[0], start + one.start(), start + one.end(), comments) for one in found]
 
 
-def _unclosed(whole: str, start: int, end: int) -> int:
+def _find_unclosed(whole: str, start: int, end: int) -> int:
     """Return where the quote or comment that is not closed begins: the last place up to which the text can be read."""
     for mark in re.finditer(r"['\"`]|/\*", whole[start:end]):
         try:
@@ -173,7 +173,7 @@ class TokenCursor:
     def take(self) -> Word:
         """Read one word."""
         if self.is_done:
-            raise self.unexpected("more")
+            raise self.unexpected_word("more")
         self.at += 1
         return self.words[self.at - 1]
 
@@ -186,18 +186,18 @@ class TokenCursor:
     def expect(self, *sequence: str) -> None:
         """Read these keywords or signs; anything else is an error."""
         if not self.accept(*sequence):
-            raise self.unexpected(" ".join(sequence))
+            raise self.unexpected_word(" ".join(sequence))
 
     def expect_end(self) -> None:
         """Raise an error if a word is left."""
         if not self.is_done:
-            raise self.unexpected("the end of the statement")
+            raise self.unexpected_word("the end of the statement")
 
     def name(self, what: str = "a name") -> str:
         """Read a name of one part, plain or in backticks."""
         word = self.here
         if not word.is_quoted and (word.is_text or not _NAME.fullmatch(word.text)):
-            raise self.unexpected(what)
+            raise self.unexpected_word(what)
         self.at += 1
         return word.text
 
@@ -219,7 +219,7 @@ class TokenCursor:
     def string(self, what: str = "a text in quotes") -> str:
         """Read a text in quotes; texts side by side are one."""
         if not self.here.is_text:
-            raise self.unexpected(what)
+            raise self.unexpected_word(what)
         text = self.take().text
         while self.here.is_text:
             text += self.take().text
@@ -228,7 +228,7 @@ class TokenCursor:
     def integer(self, what: str = "a whole number") -> int:
         """Read a whole number without a sign."""
         if not self.here.text.isdigit() or self.here.is_text:
-            raise self.unexpected(what)
+            raise self.unexpected_word(what)
         return int(self.take().text)
 
     def until(self, *phrases: str, what: str = "an expression") -> Fragment:
@@ -247,10 +247,10 @@ class TokenCursor:
                 break
             self.at += 1
         if self.at == start:
-            raise self.unexpected(what)
+            raise self.unexpected_word(what)
         return Fragment(self.fragment.whole, self.words[start].start, self.words[self.at - 1].end)
 
-    def bracketed(self) -> Fragment:
+    def take_bracket(self) -> Fragment:
         """Read a bracket with everything in it, and return what stands between `(` and `)`."""
         self.expect("(")
         inside = self.here.start
@@ -267,7 +267,7 @@ class TokenCursor:
 
     # ---- errors
 
-    def unexpected(self, expected: str) -> SQLSyntaxError:
+    def unexpected_word(self, expected: str) -> SQLSyntaxError:
         """Return the error for a word that does not fit."""
         found = f"{self.here.text!r}" if self.here.text else "the end of the statement"
         return error_at(SQLSyntaxError, f"expected {expected}, found {found}", self.fragment.whole, self.here.start)

@@ -88,18 +88,18 @@ def in_order(
         return
     waiting = iter(sources)
     with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-read") as pool:
-        lanes = deque(_started(pool, source, ahead_max) for source in islice(waiting, threads))
+        lanes = deque(_start_lane(pool, source, ahead_max) for source in islice(waiting, threads))
         try:
             while lanes:
                 yield from lanes[0].items()
                 lanes.popleft()
-                lanes.extend(_started(pool, source, ahead_max) for source in islice(waiting, 1))
+                lanes.extend(_start_lane(pool, source, ahead_max) for source in islice(waiting, 1))
         finally:
             for lane in lanes:
                 lane.stop()
 
 
-def mapped(threads: int, work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
+def map_in_order(threads: int, work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
     """Yield `work(item)` of each item, in order; items are taken while threads work on those before them.
 
     >>> list(mapped(2, str.upper, ["a", "b", "c"]))
@@ -109,10 +109,10 @@ def mapped(threads: int, work: Callable[[T], R], items: Iterable[T]) -> Generato
         yield from map(work, items)
         return
     with ThreadPoolExecutor(threads, thread_name_prefix="lakewright-merge") as pool:
-        yield from _worked(pool, threads, work, items)
+        yield from _run_ahead(pool, threads, work, items)
 
 
-def _worked(pool: ThreadPoolExecutor, ahead_max: int, work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
+def _run_ahead(pool: ThreadPoolExecutor, ahead_max: int, work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
     under_way: deque[Future[R]] = deque()
     try:
         for item in items:
@@ -126,7 +126,7 @@ def _worked(pool: ThreadPoolExecutor, ahead_max: int, work: Callable[[T], R], it
             left.cancel()
 
 
-def _started(pool: ThreadPoolExecutor, source: Callable[[], Iterator[T]], ahead_max: int | None) -> _Lane[T]:
+def _start_lane(pool: ThreadPoolExecutor, source: Callable[[], Iterator[T]], ahead_max: int | None) -> _Lane[T]:
     lane: _Lane[T] = _Lane(ahead_max)
     pool.submit(lane.run, source)
     return lane
@@ -138,7 +138,7 @@ def _started(pool: ThreadPoolExecutor, source: Callable[[], Iterator[T]], ahead_
 # where its answer is asked for, in the order of the code, which also makes tests of faults repeatable.
 #
 # Invariant: when a block of `Errands` is left, all of its calls that were begun have ended, also after an error,
-# so that whoever cleans up knows what was written.
+# so that the cleanup knows what was written.
 
 
 class DeferredCall(Generic[T]):

@@ -132,7 +132,7 @@ def public_names() -> frozenset[str]:
     return setting_names() - frozenset(secrets.split())
 
 
-def parted(settings: Settings) -> tuple[Settings, Settings]:
+def split_secrets(settings: Settings) -> tuple[Settings, Settings]:
     """Return the settings that are no secrets, and those that are."""
     public = tuple(pair for pair in settings if pair[0] not in _SECRETS)
     return public, tuple(pair for pair in settings if pair[0] in _SECRETS)
@@ -208,7 +208,7 @@ EXPIRES_AT, EXPIRES_AT_MILLIS = "expires_at", "expiresAtMillis"
 _NEVER = float("inf")
 _SHORT_SECONDS = 60.0  # credentials that live shorter than this are not renewed early
 _EARLY_SHARE, _EARLY_SECONDS_MAX = 0.1, 600.0  # how long before their end the others are
-_LAST_SHARE, _LAST_SECONDS_MIN, _LAST_SECONDS_MAX = 0.05, 0.15, 1.0  # of what is not renewed early, nobody uses the end
+_LAST_SHARE, _LAST_SECONDS_MIN, _LAST_SECONDS_MAX = 0.05, 0.15, 1.0  # of what is not renewed early, the end is not used
 _DOUBT_SECONDS = 10.0  # after which credentials that replaced refused ones may be refused once more
 _PAUSE_SHARE = 0.2  # of the time that is left: when a renewal that failed is tried again
 _HOLDERS_MAX = 1000  # beyond it, those with credentials that are no longer good are forgotten
@@ -275,7 +275,7 @@ class Credentials:
         """Return credentials that are good; they are issued anew if necessary. CredentialsError where that fails."""
         return _holder(self.key).current(self)
 
-    def renewed(self, refused: Issued) -> bool:
+    def renew(self, refused: Issued) -> bool:
         """Ask for other credentials, because a store refused these before their time; return whether there are any."""
         return _holder(self.key).renew_refused(self, refused)
 
@@ -313,9 +313,9 @@ class Credentials:
             failure = self.error(f"their provider raised {type(error).__name__}; call it by itself to see its message")
         if failure is not None:
             raise failure
-        return self._checked(answer)
+        return self._check_answer(answer)
 
-    def _checked(self, answer: object) -> Issued:
+    def _check_answer(self, answer: object) -> Issued:
         if not isinstance(answer, Mapping):
             raise self.error(f"their provider returned {type(answer).__name__}, not a mapping of options")
         given = {key: value for key, value in answer.items() if value is not None}
@@ -387,7 +387,7 @@ class _Holder:
     lock: threading.Lock = field(default_factory=threading.Lock)
     issued: Issued | None = None
     renew_at: float = 0.0  # from then on, the next caller renews them
-    good_until: float = 0.0  # from then on, nobody uses them
+    good_until: float = 0.0  # not used from then on
     renews_early: bool = True  # whether the issuer gives other credentials before the old ones expire
     trusted_until: float = 0.0  # until then, a refusal is not taken for a sign that the credentials are outdated
     failure: LakewrightError | None = None
@@ -403,7 +403,7 @@ class _Holder:
         else:
             self.lock.acquire()
         try:
-            return self._renewed(credentials)
+            return self._renew_issued(credentials)
         finally:
             self.lock.release()
 
@@ -418,7 +418,7 @@ class _Holder:
             self.trusted_until = min(fresh.expires, time.time() + _DOUBT_SECONDS)
             return fresh.options != refused.options
 
-    def _renewed(self, credentials: Credentials) -> Issued:
+    def _renew_issued(self, credentials: Credentials) -> Issued:
         held, now = self.issued, time.time()
         if held is not None and now < self.renew_at:  # another thread was first
             return held
@@ -504,13 +504,13 @@ class StoreCredentials:
 
     def settings(self) -> Settings:
         """Return the settings of the client at this moment, without secrets: an issued endpoint is among them."""
-        return self._parted()[0]
+        return self._split_issued()[0]
 
     def __call__(self) -> dict[str, object]:
         """Return the keys in the words of the client, which calls this from threads of its own too."""
-        return {**self._parted()[1], "expires_at": datetime.now(UTC) + _CLIENT_KEEPS}
+        return {**self._split_issued()[1], "expires_at": datetime.now(UTC) + _CLIENT_KEEPS}
 
-    def _parted(self) -> tuple[Settings, Mapping[str, str]]:
+    def _split_issued(self) -> tuple[Settings, Mapping[str, str]]:
         issued = self.credentials.current()
         public, keys, missing = _laid_over(self.url, self.options, issued)
         if missing:
@@ -523,7 +523,7 @@ class StoreCredentials:
 def _laid_over(url: str, options: Settings, issued: Issued) -> tuple[Settings, Mapping[str, str], str]:
     """Return the settings of a client with issued options, the keys in its words, and which keys are missing."""
     scheme, _, container = url.partition("://")
-    public, secrets = parted(store_settings(scheme, container, dict(options), issued.options))
+    public, secrets = split_secrets(store_settings(scheme, container, dict(options), issued.options))
     keys = dict(secrets)
     for names in _KEYS[scheme]:
         if all(name in keys for name, is_needed in names if is_needed):

@@ -80,10 +80,10 @@ class WebHdfs:
                     answer = _exchange("GET", answer.location)
             except ConnectionError as error:
                 if attempt == _ATTEMPTS_MAX - 1:
-                    raise self.unanswered(error, path) from error
+                    raise self.unanswered_error(error, path) from error
                 time.sleep(_RETRY_PAUSE_SECONDS * 2**attempt)
             else:
-                return self.checked(answer, path)
+                return self.check_answer(answer, path)
         raise AssertionError
 
     def change(self, method: str, path: str, op: str, **query: object) -> HdfsResponse:
@@ -91,8 +91,8 @@ class WebHdfs:
         try:
             answer = self._at_namenode(method, path, op, query)
         except ConnectionError as error:
-            raise self.unanswered(error, path) from error
-        return self.checked(answer, path)
+            raise self.unanswered_error(error, path) from error
+        return self.check_answer(answer, path)
 
     def open_upload(self, path: str) -> Upload:
         """Begin to write a new file; one that exists is a FileExistsError, now or when the upload is closed."""
@@ -102,7 +102,7 @@ class WebHdfs:
                 raise self.failure(answer, path)
             return Upload(self, path, answer.location)
         except ConnectionError as error:
-            raise self.unanswered(error, path) from error
+            raise self.unanswered_error(error, path) from error
 
     def put(self, path: str, data: bytes) -> None:
         """Write a whole new file."""
@@ -127,7 +127,7 @@ class WebHdfs:
             return answer
         raise refused or ConnectionRefusedError(errno.ECONNREFUSED, "no namenode is known")
 
-    def checked(self, answer: HdfsResponse, path: str) -> HdfsResponse:
+    def check_answer(self, answer: HdfsResponse, path: str) -> HdfsResponse:
         """Return an answer that is a success; raise the error that any other one means."""
         if answer.status >= 300:  # noqa: PLR2004 - the first status that is no success
             raise self.failure(answer, path)
@@ -155,7 +155,7 @@ class WebHdfs:
             message = f"no WebHDFS at {addresses} (status {answer.status}): check 'dfs.namenode.http-address'"
         return OSError(number, message, place)
 
-    def unanswered(self, error: ConnectionError, path: str) -> OSError:
+    def unanswered_error(self, error: ConnectionError, path: str) -> OSError:
         """Return the error for a call without an answer."""
         addresses = ", ".join(self.namenodes)
         reason = f"HDFS does not answer at {addresses} ({error.strerror or type(error).__name__})"
@@ -176,7 +176,7 @@ class Upload:
             self._connection.endheaders()
         except (OSError, HTTPException) as error:
             self._connection.close()
-            raise hdfs.unanswered(_lost(error), path) from error
+            raise hdfs.unanswered_error(_connection_lost(error), path) from error
 
     def send(self, view: memoryview) -> None:
         """Send bytes."""
@@ -198,7 +198,7 @@ class Upload:
             raise self._answered_early(error) from error
         finally:
             self._connection.close()
-        self._hdfs.checked(answer, self._path)
+        self._hdfs.check_answer(answer, self._path)
 
     def abort(self) -> None:
         """Give up; what was sent may stay as a file."""
@@ -209,7 +209,7 @@ class Upload:
         try:
             answer = _answer(self._connection.getresponse())
         except (OSError, HTTPException):
-            return self._hdfs.unanswered(_lost(error), self._path)
+            return self._hdfs.unanswered_error(_connection_lost(error), self._path)
         finally:
             self._connection.close()
         return self._hdfs.failure(answer, self._path)
@@ -224,12 +224,12 @@ def _exchange(method: str, url: str) -> HdfsResponse:
     except ConnectionRefusedError:
         raise
     except (OSError, HTTPException) as error:
-        raise _lost(error) from error
+        raise _connection_lost(error) from error
     finally:
         connection.close()
 
 
-def _lost(error: Exception) -> ConnectionError:
+def _connection_lost(error: Exception) -> ConnectionError:
     if isinstance(error, ConnectionError) and not isinstance(error, HTTPException):
         return error
     return ConnectionAbortedError(errno.ECONNABORTED, str(error) or type(error).__name__)
@@ -256,8 +256,8 @@ def _exception(answer: HdfsResponse) -> tuple[str, str]:
 # ---- The storage -----------------------------------------------------------------------------------------------------
 # `create` writes a temporary file beside its target and renames it: the namenode renames in one step, and refuses to
 # if the target exists, so exactly one of any number of racing callers wins and a file under its final name is
-# complete. If the answer to a rename is lost, the temporary file tells the outcome: its name is unique and nobody
-# else touches it, so once it is gone the rename took place.
+# complete. If the answer to a rename is lost, the temporary file tells the outcome: its name is unique and no
+# other process touches it, so once it is gone the rename took place.
 #
 # A call returns when the namenode has logged it and the datanodes have the bytes; they sync them to their disks where
 # `dfs.datanode.synconclose` is set.
@@ -320,7 +320,7 @@ class HdfsStorage:
         return self.hdfs.get(self._name(path), "OPEN").body
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put a whole file only where none exists. False means somebody else was first."""
+        """Put a whole file only where none exists. False means that another process was first."""
         target = self._name(path)
         if self._status(target) is not None:
             return False  # saves writing the temporary file; the rename below decides a race
@@ -386,7 +386,7 @@ class HdfsStorage:
         self._delete(self._name(path))
 
     def take(self, path: str) -> bytes | None:
-        """Remove a file and return what it held, None where there was none; nobody else gets or removes it."""
+        """Remove a file and return what it held, None where there was none; no other process gets or removes it."""
         target = self._name(path)
         temporary = _temporary(target)
         try:
@@ -581,7 +581,7 @@ class _HdfsOutput:
 
 
 def _temporary(name: str) -> str:
-    """Return a name beside another one that nobody else uses."""
+    """Return a name beside another one that no other process uses."""
     directory, _, last = name.rpartition("/")
     token = uuid.uuid4()
     whole = f".{last}.{token}.tmp"

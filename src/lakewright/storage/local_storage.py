@@ -81,7 +81,7 @@ class LocalStorage:
             return file.readall()
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put a whole file only where none exists, durably. False means somebody else was first."""
+        """Put a whole file only where none exists, durably. False means that another process was first."""
         target = _plain(path)
         if os.path.lexists(target):
             return False  # saves writing the temporary file; the link below decides a race
@@ -171,7 +171,7 @@ class LocalStorage:
                 _sync_directory(os.path.dirname(_plain(path)))
 
     def take(self, path: str) -> bytes | None:
-        """Remove a file and return what it held, None where there was none; nobody else gets or removes it."""
+        """Remove a file and return what it held, None where there was none; no other process gets or removes it."""
         target = _plain(path)
         temporary = f"{os.path.dirname(target)}/.{uuid.uuid4()}.tmp"
         try:

@@ -160,7 +160,7 @@ class ObjectClient:
         self._call(key, obstore.put, self.retrying, key, data, use_multipart=False)
 
     def put_once(self, key: str, data: bytes) -> bool:
-        """Put a whole object only where none exists. False means somebody else was first."""
+        """Put a whole object only where none exists. False means that another process was first."""
         unknown: OSError | None = None  # the error of a put whose outcome is unknown
         for attempt in range(PUT_ATTEMPTS_MAX):
             if attempt:
@@ -184,7 +184,7 @@ class ObjectClient:
         more = PARTS_AT_ONCE - 1  # beside the part that the client sends before it counts
         return self._call(key, obstore.open_writer, self.retrying, key, buffer_size=part_bytes, max_concurrency=more)
 
-    def guarded(self, key: str, call: Callable[[], T]) -> T:
+    def call_translated(self, key: str, call: Callable[[], T]) -> T:
         """Make a call on an upload, with its errors translated like those of all other calls.
 
         A call that is refused is not repeated: parts of it may have been sent.
@@ -310,7 +310,7 @@ class ObjectClient:
         try:
             return call()
         except _OutdatedError:
-            if not self.renewing.credentials.renewed(used):
+            if not self.renewing.credentials.renew(used):
                 raise
         time.sleep(CLIENT_PAUSE_SECONDS)
         return call()

@@ -24,9 +24,9 @@ from lakewright.storage.storage import FileInfo, Output
 
 # ---- Files for reading -----------------------------------------------------------------------------------------------
 # What comes first is one request: the size and the last bytes, as many as the caller expects to need, all of a small
-# object. Whoever knows which ranges come next asks for them with `read_range`, in as many threads as it likes.
+# object. A caller that knows the next ranges asks for them with `read_range`, in as many threads as it likes.
 
-TAIL_BYTES = 64 * KIB  # read when an object is opened by somebody who does not say more
+TAIL_BYTES = 64 * KIB  # read when an object is opened without a hint
 WHOLE_BYTES = MIB  # up to here an object is read whole when it is opened: a request costs more than the bytes
 BLOCK_BYTES = MIB  # small reads fetch this much
 _PART_BYTES = 8 * MIB
@@ -207,7 +207,7 @@ class ObjectStorage:
         return self._client.get(self._key(path))
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put a whole object only where none exists. False means somebody else was first."""
+        """Put a whole object only where none exists. False means that another process was first."""
         key = self._key(path)
         if not self._client.conditional_put_proven:
             self._prove_conditional_put(key)
@@ -291,7 +291,7 @@ class ObjectStorage:
         """Do nothing: a directory exists only while there are objects below it."""
 
     def rename_directory(self, source: str, target: str) -> None:
-        """Copy a directory and delete the old one. NOT atomic: nobody may write to either at the same time.
+        """Copy a directory and delete the old one. NOT atomic: no writer may use either at the same time.
 
         If a copy fails, the copies are removed and the source stays as it was. A target that exists is a
         FileExistsError.
@@ -370,12 +370,12 @@ class ObjectStorage:
                     self._delete_each([probe])
             if twice:
                 raise UnsupportedError(
-                    f"the endpoint of {self.url} ignores {self._ignored()}, or let a REST catalog commit",
+                    f"the endpoint of {self.url} ignores {self._ignored_condition()}, or let a REST catalog commit",
                     url=self.url,
                 )
         self._client.conditional_put_proven = True
 
-    def _ignored(self) -> str:
+    def _ignored_condition(self) -> str:
         """Return which condition of a put an endpoint ignores, what that does, and what to do about it."""
         if self.url.startswith("oss://"):
             header, remedy = (
@@ -443,7 +443,7 @@ class ObjectOutput:
         else:
             self._send()
             self._closed = self._leftover = True
-            self._client.guarded(self._key, self._upload.close)
+            self._client.call_translated(self._key, self._upload.close)
             self._leftover = False
         self._pending.clear()
 
@@ -479,12 +479,12 @@ class ObjectOutput:
                 raise FileExistsError(errno.EEXIST, "the object exists already", path)
         upload, pending = self._upload, bytes(self._pending)
         self._pending.clear()
-        self._client.guarded(self._key, lambda: upload.write(pending))
+        self._client.call_translated(self._key, lambda: upload.write(pending))
 
     def _abort(self, upload: obstore.WritableFile) -> None:
         """End the upload as if an error had occurred, so that the store removes the uploaded parts."""
         reason = InterruptedError("discarded")
-        self._client.guarded(self._key, lambda: upload.__exit__(InterruptedError, reason, None))
+        self._client.call_translated(self._key, lambda: upload.__exit__(InterruptedError, reason, None))
 
     def _delete(self) -> None:
         try:

@@ -80,7 +80,7 @@ class Storage(Protocol):
         """Return a whole file."""
 
     def create(self, path: str, data: bytes) -> bool:
-        """Put a whole file only where none exists, durably. False means somebody else was first."""
+        """Put a whole file only where none exists, durably. False means that another process was first."""
 
     def replace(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Put a whole file, replacing one that exists. Only for files that decide no race: hints, tags, consumers.
@@ -127,7 +127,7 @@ class Storage(Protocol):
     def prune_directory(self, directory: str, *, before_millis: int | None = None) -> None:
         """Remove a directory and those below it, except directories that hold a file. No effect on object stores.
 
-        With `before_millis` a directory stays that was changed then or later: somebody may be about to fill it.
+        With `before_millis` a directory stays that was changed then or later: a writer may be about to fill it.
         """
 
     def rename_directory(self, source: str, target: str) -> None:

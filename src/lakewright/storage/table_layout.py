@@ -6,7 +6,7 @@ a manifest places outside the table is accepted only if the table's options name
 cannot make a reader open any file.
 
 Schemas, snapshots, tags, changelogs and consumers belong to a branch; manifests, index files, statistics and data are
-shared by all branches and lie under the root.
+shared by all branches and are under the root.
 
 The values of a partition cannot be read from the name of its directory: null, empty and blank text share one directory,
 and dates may be written as numbers. The values are in the partition row of the manifest; the name only says where the
@@ -84,7 +84,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def database_directory(warehouse: str, database: str) -> str:
-    """Return where a database lies in a warehouse.
+    """Return where a database is in a warehouse.
 
     >>> database_directory("/lake", "sales")
     '/lake/sales.db'
@@ -209,7 +209,7 @@ class Layout:
 
     @property
     def index_directory(self) -> str:
-        """Where index files are, unless they lie beside the data."""
+        """Where index files are, unless they are beside the data."""
         return f"{self.root}/index"
 
     @property
@@ -263,11 +263,11 @@ class Layout:
         return _bucket_directory(self.data_root, partition, bucket)
 
     def data_file(self, partition: str, bucket: int, file: DataFile) -> str:
-        """Return the path of a data file, which may lie outside the table."""
+        """Return the path of a data file, which may be outside the table."""
         return self.file_in(self.bucket_directory(partition, bucket), file.file_name, file.external_path)
 
     def file_in(self, bucket_directory: str, name: str, external_path: str | None) -> str:
-        """Return the path of a data file of a bucket, by its name and, if it lies outside the table, its own path."""
+        """Return the path of a data file of a bucket, by its name and, if it is outside the table, its own path."""
         if external_path is not None:
             return self._external(external_path, name)
         return f"{bucket_directory}/{check_file_name(name, origin=self.manifest_directory)}"
@@ -293,7 +293,7 @@ class Layout:
         return tuple(filter(self._shares_storage, self.external_directories))
 
     def is_external_file(self, partition: str, bucket: int, path: str) -> bool:
-        """Return whether a path lies in the directory of a bucket below one of the external directories."""
+        """Return whether a path is in the directory of a bucket below one of the external directories."""
         inner = self.bucket_directory(partition, bucket)[len(self.root) + 1 :]
         return any(
             plain_location(path).startswith(f"{plain_location(directory).rstrip('/')}/{inner}/")
@@ -306,7 +306,7 @@ class Layout:
         return _container(path) == _container(self.root)
 
     def extra_file(self, partition: str, bucket: int, file: DataFile, name: str) -> str:
-        """Return the path of a side file, which lies beside its data file."""
+        """Return the path of a side file, which is beside its data file."""
         directory = self.data_file(partition, bucket, file).rpartition("/")[0]
         return f"{directory}/{check_file_name(name, origin=self.manifest_directory)}"
 

@@ -218,7 +218,7 @@ class FileStoreTable:
 
     def new_read_builder(self) -> ReadBuilder:
         """Start a read of the newest snapshot, or of the one the table's `scan.` options name."""
-        shown = self._travelled().store
+        shown = self._at_snapshot_schema().store
         return self._read_builder_class(
             shown, other_branch(self.store if has_time_travel(self.store) else shown, shown)
         )
@@ -280,7 +280,7 @@ class FileStoreTable:
         """Export the rows as an Arrow stream, so that `pa.table(t)`, polars and DuckDB read the table as it is."""
         return self.new_read_builder().__arrow_c_stream__(requested_schema)
 
-    def _travelled(self) -> FileStoreTable:
+    def _at_snapshot_schema(self) -> FileStoreTable:
         """Return the table seen with the schema of the snapshot that its options travel to."""
         if not has_time_travel(self.store):
             return self.refreshed()
@@ -306,7 +306,7 @@ class FileStoreTable:
         >>> table = catalog.get_table("d.t")
         >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [5, 6, 7]}), table)
         >>> result = table.delete("n > 5 AND id < 3")
-        >>> result.deleted, result.files, result.way
+        >>> result.deleted, result.files, result.method
         (1, 0, 'deletion vectors')
         >>> lw.read_table(table)["id"].to_pylist()
         [1, 3]
@@ -336,7 +336,7 @@ class FileStoreTable:
         >>> table = catalog.get_table("d.t")
         >>> _ = lw.write_table(pa.table({"id": [1, 2], "n": [5, 6], "note": ["a", "b"]}), table)
         >>> result = table.update({"n": pc.field("n") * 10, "note": "ten times"}, "id = 2")
-        >>> result.updated, result.way
+        >>> result.updated, result.method
         (1, 'copied files')
         >>> lw.read_table(table).to_pylist()
         [{'id': 1, 'n': 5, 'note': 'a'}, {'id': 2, 'n': 60, 'note': 'ten times'}]
@@ -397,7 +397,7 @@ class FileStoreTable:
         >>> table = catalog.get_table("d.t")
         >>> _ = lw.write_table(pa.table({"id": [1, 2, 3], "n": [1, 2, 3]}), table)
         >>> result = table.update_by_row_id(pa.table({"_ROW_ID": [2, 0], "n": [30, 10]}))
-        >>> result.updated, result.way
+        >>> result.updated, result.method
         (2, 'column files')
         >>> lw.read_table(table)["n"].to_pylist()
         [10, 2, 30]
@@ -525,7 +525,7 @@ class FileStoreTable:
         """
         request = CompactRequest(full, partitions, where, order_by, strategy, idle, dry_run)
         store = self._committing(snapshot_properties).store
-        return compact_request(store, request.checked(store))
+        return compact_request(store, request.check_arguments(store))
 
     def compact_manifests(self) -> ManifestsResult:
         """Merge the manifests of the newest snapshot into few full ones, in a snapshot that changes no data file.

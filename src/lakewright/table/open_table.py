@@ -135,7 +135,7 @@ def open_layout(
                 f"{name}: the branch {branch} does not exist (branches: {known})", branch=branch
             )
         layout, home = layout.for_branch(branch), home.for_branch(branch)
-    opened_schema = SchemaFiles(storage, layout).opened()
+    opened_schema = SchemaFiles(storage, layout).open_schema()
     if opened_schema is None:
         raise TableNotExistException(
             f"there is no table at {layout.root}: {name} does not exist, as it has no schema file",

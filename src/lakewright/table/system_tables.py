@@ -90,7 +90,7 @@ def options(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
 
 
 def tags(table: FileStoreTable) -> Iterator[tuple[object, ...]]:
-    """Yield each tag with the snapshot that it names; times of creation are the wall clock of whoever made the tag."""
+    """Yield each tag with the snapshot that it names; times are the wall clock of its creator."""
     for tag in table.store.tags.all():
         snapshot = tag.snapshot
         retained = None if tag.time_retained is None else java_duration(tag.time_retained)
@@ -205,7 +205,7 @@ class _Group:
             return None
         columns: list[tuple[_Texts, _Texts, _Texts]] = []
         for field in self.fields:
-            stored, nulls = self._stored(field), [_NULL] * len(stats)
+            stored, nulls = self._stored_column(field), [_NULL] * len(stats)
             if stored is None:
                 columns.append(([*map(str, row_counts)], nulls, nulls))
             elif stored.name not in self.columns:
@@ -228,7 +228,7 @@ class _Group:
         lows: dict[str, str | None] = {}
         highs: dict[str, str | None] = {}
         for field in self.fields:
-            stored = self._stored(field)
+            stored = self._stored_column(field)
             stats = None if stored is None else field_stats(file, stored.name, self.written)
             low, high = (None, None) if stats is None else (stats.min, stats.max)
             counts[field.name] = file.row_count if stored is None else None if stats is None else stats.null_count
@@ -237,7 +237,7 @@ class _Group:
             highs[field.name] = None if high is None else to_text(high, dtype)
         return compact_json(counts), compact_json(lows), compact_json(highs)
 
-    def _stored(self, field: DataField) -> DataField | None:
+    def _stored_column(self, field: DataField) -> DataField | None:
         """Return a column as the files have it, which may have another name and type; None: they lack it."""
         return next((stored for stored in self.written if stored.id == field.id), None)
 
@@ -266,7 +266,7 @@ def _bound_texts(lows: Sequence[Value], highs: Sequence[Value], dtype: DataType)
         # Of texts only the last character of an upper bound is looked at.
         return _strings(lows), _strings([None if str(high).endswith("?") else high for high in highs])
     pairs = list(zip(lows, highs, strict=True))
-    known = {pair: [_quoted(bound, dtype) for bound in corrected_bounds(*pair, dtype)] for pair in set(pairs)}
+    known = {pair: [_quote_value(bound, dtype) for bound in corrected_bounds(*pair, dtype)] for pair in set(pairs)}
     texts = [known[pair] for pair in pairs]
     return [low for low, _ in texts], [high for _, high in texts]
 
@@ -279,7 +279,7 @@ def _strings(values: Iterable[Value]) -> _Texts:
     return [_NULL if value is None else encode_basestring(value) for value in values]  # type: ignore[arg-type]  # texts
 
 
-def _quoted(value: Value, dtype: DataType) -> str:
+def _quote_value(value: Value, dtype: DataType) -> str:
     return _NULL if value is None else encode_basestring(to_text(value, dtype))
 
 

@@ -86,7 +86,7 @@ class LogReadBuilder(ReadBuilder):
 
     def _projection(self) -> Projection:
         made = self._rows()
-        return made if self._names is None else made.chosen(self._names)
+        return made if self._names is None else made.with_columns(self._names)
 
     def _rows(self) -> Projection:
         """Return the projection before columns are left out and ordered."""
@@ -306,7 +306,7 @@ class SystemTable(TableView):
         return builder.with_limit(request.limit)
 
     @abstractmethod
-    def _gathered(self) -> Iterator[tuple[object, ...]]:
+    def _gather_rows(self) -> Iterator[tuple[object, ...]]:
         """Yield all rows."""
 
     def to_arrow(self) -> pa.Table:
@@ -318,7 +318,7 @@ class SystemTable(TableView):
 
     def _columns(self) -> Sequence[Sequence[object]]:
         """Return all rows, column by column; nothing where there are no rows."""
-        return list(zip(*self._gathered(), strict=True))
+        return list(zip(*self._gather_rows(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,11 +334,11 @@ class TableSystemTable(SystemTable, ViewOfTable):
         """The full name, `database.table$name`."""
         return f"{self.table.name}${self.system_name}"
 
-    def _gathered(self) -> Iterator[tuple[object, ...]]:
+    def _gather_rows(self) -> Iterator[tuple[object, ...]]:
         return self.rows(self.table)
 
     def _columns(self) -> Sequence[Sequence[object]]:
-        return [*zip(*self._gathered(), strict=True)] if self.columns_of is None else self.columns_of(self.table)
+        return [*zip(*self._gather_rows(), strict=True)] if self.columns_of is None else self.columns_of(self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,14 +368,14 @@ class RowView(ViewOfTable):
 
     def new_read_builder(self) -> ReadBuilder:
         """Start a read."""
-        return self.shown(self.table.new_read_builder())
+        return self.configure_read(self.table.new_read_builder())
 
     def builder_of(self, store: TableStore) -> ReadBuilder:
         """Start a read of the view of the same table in another state."""
-        return self.shown(ReadBuilder(store))
+        return self.configure_read(ReadBuilder(store))
 
     @abstractmethod
-    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+    def configure_read(self, builder: ReadBuilder) -> ReadBuilder:
         """Return a read of the table as one of the view."""
 
     def to_arrow(self) -> pa.Table:
@@ -408,7 +408,7 @@ class ReadOptimized(RowView):
         """Start a read of the view of the same table in another state."""
         return ReadBuilder(store.with_schema(store.schema.with_options(self._top)))
 
-    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+    def configure_read(self, builder: ReadBuilder) -> ReadBuilder:
         """Return the read as it is: an option of the table chooses the files."""
         return builder
 
@@ -432,7 +432,7 @@ class RowTracking(RowView):
         """No columns: tables that track rows have no primary key."""
         return KeyNames()
 
-    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+    def configure_read(self, builder: ReadBuilder) -> ReadBuilder:
         """Return a read of all columns and those of row tracking."""
         return builder.with_projection([*self.table.field_names, *(field.name for field in ROW_TRACKING_FIELDS)])
 
@@ -449,7 +449,7 @@ class AuditLog(RowView):
         """No columns: the log may have several rows of one key."""
         return KeyNames()
 
-    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+    def configure_read(self, builder: ReadBuilder) -> ReadBuilder:
         """Return a read with the kinds of rows."""
         return builder.started_as(LogReadBuilder)
 
@@ -464,7 +464,7 @@ class BinaryLog(AuditLog):
 
     suffix: ClassVar[str] = "binlog"
 
-    def shown(self, builder: ReadBuilder) -> ReadBuilder:
+    def configure_read(self, builder: ReadBuilder) -> ReadBuilder:
         """Return a read with the kinds of rows and lists of values."""
         return builder.started_as(BinaryLogReadBuilder)
 

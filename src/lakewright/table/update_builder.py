@@ -4,8 +4,8 @@ builder = table.new_batch_write_builder()
     messages = builder.new_update().with_update_type(["age"]).update_by_arrow_with_row_id(rows)
     builder.new_commit().commit(messages)
 
-Nothing is visible before the messages are committed. They were planned on the newest snapshot; if somebody changed the
-same rows before they are committed, the commit raises `CommitConflictError`: make the change again.
+Nothing is visible before the messages are committed. They were planned on the newest snapshot; if another
+commit changed the same rows before they are committed, the commit raises `CommitConflictError`: make the change again.
 """
 
 from __future__ import annotations
@@ -113,21 +113,21 @@ class TableUpdate:
         )
         return ShardTableUpdator(self._store, shard, read=self._projection, update=self._update_cols)
 
-    def _prepared(self, prepare: Prepare) -> list[CommitMessage]:
+    def _prepare_messages(self, prepare: Prepare) -> list[CommitMessage]:
         base = self._store.snapshots.latest()
         with with_table_name(self._store.name):
             return list(prepare(base).planned_on(base))
 
     def _delete(self, predicate: Filter) -> list[CommitMessage]:
         checked = delete_update.checked_delete(self._store, predicate)
-        return self._prepared(partial(delete_update.prepare_delete, self._store, checked))
+        return self._prepare_messages(partial(delete_update.prepare_delete, self._store, checked))
 
     def _delete_ids(self, ids: RowIds) -> list[CommitMessage]:
-        return self._prepared(partial(row_ids.prepare_delete, self._store, row_ids.to_ids(self._store, ids)))
+        return self._prepare_messages(partial(row_ids.prepare_delete, self._store, row_ids.to_ids(self._store, ids)))
 
     def _update_ids(self, data: ArrowData) -> list[CommitMessage]:
         rows = NewValues.of(self._store, data, self._update_cols)
-        return self._prepared(partial(row_ids.prepare_update, self._store, rows))
+        return self._prepare_messages(partial(row_ids.prepare_update, self._store, rows))
 
     def _update(
         self, predicate: Filter | None, assignments: Mapping[str, object], read: str | Sequence[str] | None
@@ -139,7 +139,7 @@ class TableUpdate:
             else tuple(dict.fromkeys((*argument_checks.check_names("read_columns", read), *hidden)))
         )
         checked = delete_update.checked_update(self._store, assignments, seen, in_order=True)
-        return self._prepared(
+        return self._prepare_messages(
             partial(delete_update.prepare_update, self._store, checked, bind_condition(self._store, predicate)),
         )
 
@@ -150,7 +150,7 @@ class TableUpdate:
             raise InvalidInputError(f"table {self._store.name}: name the columns that rows are found by")
         more = [] if self._store.schema.primary_keys else self._store.schema.partition_keys
         names = tuple(dict.fromkeys((*named, *more)))
-        return self._prepared(prepare_upsert(self._store, data, names, self._update_cols))
+        return self._prepare_messages(prepare_upsert(self._store, data, names, self._update_cols))
 
     def _merge(
         self,
@@ -166,7 +166,7 @@ class TableUpdate:
         clauses = (*(each.clause for each in updates), *(each.clause for each in inserts))
         joined = equalities(on) if isinstance(on, Mapping) else on
         begun = merge(self._store, source, joined)
-        return self._prepared(replace(begun, clauses=clauses).prepare())
+        return self._prepare_messages(replace(begun, clauses=clauses).prepare())
 
 
 class BatchTableUpdate(TableUpdate):
@@ -312,7 +312,7 @@ class ShardTableUpdator:
     def update_by_arrow_batch(self, data: ArrowData) -> None:
         """Take new values for the next rows, in the order in which the reader gave them."""
         for batch in batches_of(data, self._store.name):
-            values = self._aligned(pa.table(batch))
+            values = self._align_columns(pa.table(batch))
             start = 0
             while start < values.num_rows:
                 start += self._take(values.slice(start))
@@ -351,7 +351,7 @@ class ShardTableUpdator:
                 self._waiting.append((number, located.positions))
                 yield located.rows
 
-    def _aligned(self, data: pa.Table) -> pa.Table:
+    def _align_columns(self, data: pa.Table) -> pa.Table:
         """Return the columns to update of new values, in the table's types."""
         if self._update is None:
             self._update = _column_names(self._store, data.column_names, self._store.schema.fields)

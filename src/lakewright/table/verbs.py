@@ -217,7 +217,11 @@ def _write_batches(
         messages = write.prepare_commit()
         store = write.job.store
         result = commit.commit(messages, None if run is None else run.properties())
-    if run is None or result.snapshot_id is None or run.made(snapshot := store.snapshots.get(result.snapshot_id)):
+    if (
+        run is None
+        or result.snapshot_id is None
+        or run.has_committed(snapshot := store.snapshots.get(result.snapshot_id))
+    ):
         return result
     delete_files_of(store, files_of_messages(store, messages))
     return earlier_result(store, snapshot)

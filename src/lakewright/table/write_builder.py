@@ -50,7 +50,7 @@ class CommitSettings:
     static_partition: Mapping[str, object] | None = None  # what an overwrite replaces, {} without a spec; None: append
     early_look: CommitPrefetch | None = None  # at the table, which begins when the write is prepared
     stages: StageTimer = field(default_factory=StageTimer)  # where writers note how long they work
-    keeps_messages: bool = False  # nobody but the caller gets the messages, and they are committed once
+    keeps_messages: bool = False  # only the caller gets the messages, and they are committed once
 
 
 class TableWrite:
@@ -222,7 +222,7 @@ class TableWrite:
 def _with_seen(messages: Sequence[CommitMessage], look: CommitPrefetch) -> list[CommitMessage]:
     """Return messages that name a snapshot from before they were complete: a replay is searched for from there on."""
     try:
-        seen = SeenSnapshot.of(look.seen())
+        seen = SeenSnapshot.of(look.seen_snapshot())
     except (OSError, CorruptTableError, NotFoundError):
         return list(messages)  # their files are written, and the commit can do without
     return [replace(message, seen=seen) for message in messages]
@@ -308,7 +308,7 @@ class BatchWriteBuilder:
         return self
 
     def keeping_messages(self) -> Self:
-        """Say that the caller commits the messages at once and gives them to nobody else.
+        """Say that the caller commits the messages at once and does not pass them on.
 
         Their files are then removed if the commit fails.
         """

@@ -41,7 +41,7 @@ from lakewright.write.array_conversion import (
     check,
     convert,
     is_constrained,
-    trusted,
+    is_trusted,
     validate,
 )
 from lakewright.write.input_data import memory_bytes
@@ -121,12 +121,12 @@ class Aligner:
         index = names.index(field.name)
         source = schema.field(index).type
         functions: list[Callable[[pa.Array], pa.Array]] = []
-        if not trusted(source):
-            functions.append(_validated)
+        if not is_trusted(source):
+            functions.append(_validate_array)
         if source != to_arrow_type(field.type) or not isinstance(field.type, AtomicType):
             functions.append(lambda array: convert(array, field.type))
         if is_constrained(field.type):
-            functions.append(lambda array: _checked(array, field))
+            functions.append(lambda array: _check_array(array, field))
         return _Step(field, index, default, tuple(functions))
 
     def _column(
@@ -164,7 +164,7 @@ class Aligner:
             row, reason = _first_misfit(step, chunk, str(error))
             raise InvalidInputError(
                 f"table {self._table}: the column {step.field.name!r} ({step.field.type}) cannot take the value "
-                f"{_shown(chunk, row)} of row {first_row + row}: {reason}{_widening(self._table, error)}",
+                f"{_format_cell(chunk, row)} of row {first_row + row}: {reason}{_widening(self._table, error)}",
                 table=self._table,
                 column=step.field.name,
                 type=str(step.field.type),
@@ -290,12 +290,12 @@ def _pieces(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
     return pieces
 
 
-def _validated(array: pa.Array) -> pa.Array:
+def _validate_array(array: pa.Array) -> pa.Array:
     validate(array)
     return array
 
 
-def _checked(array: pa.Array, field: DataField) -> pa.Array:
+def _check_array(array: pa.Array, field: DataField) -> pa.Array:
     check(array, field.type)
     return array
 
@@ -362,7 +362,7 @@ def _first_misfit(step: _Step, chunk: pa.Array, reason: str) -> tuple[int, str]:
     return good, reason
 
 
-def _shown(chunk: pa.Array, row: int) -> str:
+def _format_cell(chunk: pa.Array, row: int) -> str:
     try:
         text = repr(chunk[row].as_py())
     except (ValueError, OverflowError, pa.ArrowException):

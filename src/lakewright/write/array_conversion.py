@@ -133,7 +133,7 @@ def is_constrained(dtype: DataType) -> bool:
             return True
 
 
-def trusted(arrow: pa.DataType) -> bool:
+def is_trusted(arrow: pa.DataType) -> bool:
     """Return whether every bit pattern of this Arrow type is a legal value, so that there is nothing to validate."""
     return bool(
         types.is_boolean(arrow)
@@ -161,14 +161,14 @@ def _plain(array: pa.Array) -> pa.Array:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
         elif types.is_dictionary(array.type):
-            array = _decoded(array)
+            array = _decode_dictionary(array)
         elif types.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
         else:
             return array
 
 
-def _decoded(array: pa.DictionaryArray) -> pa.Array:
+def _decode_dictionary(array: pa.DictionaryArray) -> pa.Array:
     """Return the values of a dictionary; Arrow cannot take from views, which polars' categories are."""
     values = array.dictionary
     if types.is_string_view(values.type) or types.is_binary_view(values.type):
@@ -297,7 +297,7 @@ def _to_variant(array: pa.Array, target: pa.DataType) -> pa.Array:
     if not types.is_struct(array.type) or sorted(field.name for field in array.type) != sorted(VARIANT_FIELDS):
         raise _mismatch(array)
     parts = [_to_binary(array.field(name), pa.binary()) for name in VARIANT_FIELDS]
-    parts = [_unmasked(part, array) if part.null_count else part for part in parts]
+    parts = [_unmask_child(part, array) if part.null_count else part for part in parts]
     if any(part.null_count for part in parts):
         raise ValueMismatch("a variant lacks its value or its metadata")
     return pa.StructArray.from_arrays(parts, fields=list(target), mask=_mask(array))
@@ -418,7 +418,7 @@ def _row(array: pa.Array, dtype: RowType) -> pa.Array:
     for field in dtype.fields:
         if field.name in names:
             child = _part(array.field(names.index(field.name)), field.type, field.name)
-            children.append(child if field.type.nullable or not child.null_count else _unmasked(child, array))
+            children.append(child if field.type.nullable or not child.null_count else _unmask_child(child, array))
         elif field.type.nullable:
             children.append(pa.nulls(len(array), to_arrow_type(field.type)))
         else:
@@ -426,7 +426,7 @@ def _row(array: pa.Array, dtype: RowType) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(target), mask=_mask(array))
 
 
-def _unmasked(child: pa.Array, parent: pa.Array) -> pa.Array:
+def _unmask_child(child: pa.Array, parent: pa.Array) -> pa.Array:
     """Return a NOT NULL field without nulls, which file writers refuse, if all its nulls are under null rows."""
     if pc.any(pc.and_(child.is_null(), parent.is_valid())).as_py():
         return child  # `check` refuses it

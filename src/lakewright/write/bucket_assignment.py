@@ -103,7 +103,7 @@ class BucketFill:
             self.counts[bucket] = count + added
             placed += added
         if placed < len(buckets):
-            buckets[placed:] = self._overfilled(hashes[placed:])
+            buckets[placed:] = self._assign_by_hash(hashes[placed:])
         return buckets
 
     def _open_buckets(self) -> Iterator[int]:
@@ -113,7 +113,7 @@ class BucketFill:
         taken = frozenset(numbers)
         yield from (b for b in range(assigner.number, self._limits.buckets, assigner.count) if b not in taken)
 
-    def _overfilled(self, hashes: HashArray) -> Buckets:
+    def _assign_by_hash(self, hashes: HashArray) -> Buckets:
         """Return buckets for keys when all buckets are full: the hash of a key picks one of them."""
         owned = np.array([b for b in sorted(self.counts) if self._limits.assigner.owns(b)], np.int32)
         chosen: Buckets = owned[hashes.view(np.uint32) % np.uint32(len(owned))]
@@ -159,7 +159,7 @@ class KeyHashes:
         buckets[positions] = known if group is None else known[group]
         return buckets
 
-    def grown(self) -> dict[int, HashArray]:
+    def grown_buckets(self) -> dict[int, HashArray]:
         """Return all known hashes, in any order, of each bucket that got new ones since `mark_written`."""
         for bucket in self._grown:
             self._held[bucket] = [np.concatenate(self._held[bucket])]
@@ -181,9 +181,9 @@ class KeyHashes:
         by_position = np.empty(len(batch), np.int64)
         by_position[at] = placed
         buckets = by_position[firsts]
-        self._overlay = _merged(self._overlay, hashes << 32 | buckets)
+        self._overlay = _merge_pairs(self._overlay, hashes << 32 | buckets)
         if len(self._overlay) > max(_OVERLAY_MIN, len(self._base) // 8):
-            self._base = _merged(self._base, self._overlay)
+            self._base = _merge_pairs(self._base, self._overlay)
             self._overlay = _NO_PAIRS
         return buckets
 
@@ -216,6 +216,6 @@ def _look_up(pairs: _Pairs, hashes: npt.NDArray[np.int64]) -> npt.NDArray[np.int
     return np.where(pair >> 32 == hashes, pair & _LOW, -1)
 
 
-def _merged(left: _Pairs, right: _Pairs) -> _Pairs:
+def _merge_pairs(left: _Pairs, right: _Pairs) -> _Pairs:
     # A stable sort finds the two sorted runs and merges them in linear time.
     return np.sort(np.concatenate((left, right)), kind="stable")

@@ -118,7 +118,7 @@ class Routing:
 class HashRouter:
     """The router of fixed buckets, and of append tables without buckets, where every row goes to bucket 0.
 
-    With `in_place` the groups of a table without partitions may share rows (`Group.at`), so that whoever sorts them
+    With `in_place` the groups of a table without partitions may share rows (`Group.at`), so that sorting them
     moves each row once.
     """
 
@@ -154,8 +154,8 @@ def refuse_chosen_bucket(table: str, bucket: int | None) -> None:
     """Raise InvalidInputError if the caller chose a bucket, although buckets are dynamic."""
     if bucket is not None:
         raise InvalidInputError(
-            f"table {table}: its buckets are dynamic, so nobody may choose bucket {bucket} for a row; write without "
-            "naming a bucket",
+            f"table {table}: its buckets are dynamic, so a caller cannot choose bucket {bucket} for a row; "
+            "write without naming a bucket",
             table=table,
             bucket=bucket,
         )
@@ -265,10 +265,10 @@ def _partition_rows(grouped: pa.Table, starts: Codes, routing: Routing) -> list[
         for part in routing.partition_fields
     ]
     types = [part.type for part in routing.partition_fields]
-    return [_memoised(values, types, routing) for values in zip(*columns, strict=True)]
+    return [_encode_memoised(values, types, routing) for values in zip(*columns, strict=True)]
 
 
-def _memoised(values: tuple[Value, ...], types: Sequence[DataType], routing: Routing) -> bytes:
+def _encode_memoised(values: tuple[Value, ...], types: Sequence[DataType], routing: Routing) -> bytes:
     # 0.0 and -0.0 are equal keys of a dict, so the sign of a zero must be part of the key.
     key = tuple(repr(value) if isinstance(value, float) else value for value in values)
     row = routing.memo.get(key)
@@ -447,11 +447,11 @@ def postpone_plan(task: WriteTask) -> FilePlan:
     options = schema.table_options
     writer = f"-u-{_user(task.write_id)}-s-{task.number}-w-"
     changed = {TableOptions.data_file_prefix.key(): options.data_file_prefix + writer}
-    plan = FilePlan.keyed(schema.with_options(changed), level=0)
+    plan = FilePlan.for_keyed_rows(schema.with_options(changed), level=0)
     if _fits_avro(plan):
         changed[TableOptions.file_format_per_level.key()] = "0:avro"
         later = (*plan.later, (plan.file_format, plan.options))
-        plan = replace(FilePlan.keyed(schema.with_options(changed), level=0), later=later)
+        plan = replace(FilePlan.for_keyed_rows(schema.with_options(changed), level=0), later=later)
     columns = plan.columns and replace(plan.columns, modes=(NONE,) * len(schema.fields))
     stats = tuple(FULL if field == SEQUENCE_NUMBER else NONE for field in plan.fields)
     return replace(plan, columns=columns, options=replace(plan.options, stats=stats))

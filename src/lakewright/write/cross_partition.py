@@ -86,9 +86,9 @@ class KeyIndex:
         if len(left):
             new = self._add(plain if len(left) == len(slots) else plain.take(pa.array(left)), hashes[left])
             slots[left] = new & _LOW
-            self._recent = _merged(self._recent, np.sort(new))
+            self._recent = _merge_slots(self._recent, np.sort(new))
             if len(self._recent) > max(_RECENT_MIN, len(self._base) // 8):
-                self._base, self._recent = _merged(self._base, self._recent), _NOTHING
+                self._base, self._recent = _merge_slots(self._base, self._recent), _NOTHING
         return slots
 
     def _hashes(self, keys: pa.Table) -> Slots:
@@ -149,7 +149,7 @@ class KeyIndex:
         return same
 
 
-def _merged(left: Slots, right: Slots) -> Slots:
+def _merge_slots(left: Slots, right: Slots) -> Slots:
     # A stable sort finds the two sorted runs and merges them in linear time.
     return np.sort(np.concatenate((left, right)), kind="stable")
 
@@ -193,7 +193,7 @@ def plan_moves(rows: SortedRows, moving: MovePolicy, *, deletes_remove: bool) ->
     """Decide for sorted rows; `deletes_remove` says whether a delete (-D) takes the key out of the table."""
     count = len(rows.new)
     positions = np.arange(count, dtype=np.int64)
-    first = _filled(np.where(rows.new, positions, NOWHERE))  # the first row of each row's key
+    first = _fill_forward(np.where(rows.new, positions, NOWHERE))  # the first row of each row's key
     adds = (rows.kinds == INSERT) | (rows.kinds == UPDATE_AFTER)
     removes = (rows.kinds == DELETE) & deletes_remove
     # A delete of a key that the table lacks counts for later rows: from then on the key has that row's partition.
@@ -220,20 +220,20 @@ def plan_moves(rows: SortedRows, moving: MovePolicy, *, deletes_remove: bool) ->
     return Moves(gets_bucket, source, gets_bucket & adds & exists, removes & exists, dropped, ends, gone)
 
 
-def _filled(positions: Longs) -> Longs:
+def _fill_forward(positions: Longs) -> Longs:
     """Return of each row the last position up to it."""
     return np.maximum.accumulate(positions) if len(positions) else positions
 
 
 def _since(positions: Longs, first: Longs) -> Longs:
     """Return of each row the last position up to it that is not before the first row of its key."""
-    filled = _filled(positions)
+    filled = _fill_forward(positions)
     return np.where(filled >= first, filled, NOWHERE)
 
 
 def _before(positions: Longs, first: Longs) -> Longs:
     """Return of each row the last position before it that is not before the first row of its key."""
-    filled = np.append([NOWHERE], _filled(positions)[:-1]) if len(positions) else positions
+    filled = np.append([NOWHERE], _fill_forward(positions)[:-1]) if len(positions) else positions
     return np.where(filled >= first, filled, NOWHERE)
 
 
@@ -277,7 +277,7 @@ class CrossPartitionRouter:
             self._read_newest()
         local, partitions = number_partitions(rows, self._routing)
         named = np.array([self._places.partition(row) for row in partitions], np.int64)[local]
-        by_key = self._order.sorted(rows)
+        by_key = self._order.sort_rows(rows)
         order, new = by_key.order, by_key.new
         slots = self._slots(rows.select(self._order.names).take(pa.array(order[new])))
         key_of = np.cumsum(new) - 1  # of each sorted row, the number of its key
@@ -296,7 +296,7 @@ class CrossPartitionRouter:
         final = np.argsort(sources, kind="stable")
         kinds = np.concatenate((np.full(len(left), DELETE, np.int8), kinds[order[kept]]))
         targets = np.concatenate((before[left], places[kept]))[final]
-        groups = self._grouped(rows, sources[final], kinds[final], targets, named)
+        groups = self._group_rows(rows, sources[final], kinds[final], targets, named)
         self._touched.update((group.partition, group.bucket) for group in groups)
         return groups
 
@@ -343,7 +343,7 @@ class CrossPartitionRouter:
             partition, bucket = self._places.at(int(place))
             self._fill[partition].counts[bucket] -= int(count)
 
-    def _grouped(
+    def _group_rows(
         self, rows: pa.Table, sources: Longs, kinds: npt.NDArray[np.int8], places: Longs, named: Longs
     ) -> list[RowGroup]:
         """Return the rows at some positions, which may repeat or lack some, grouped by partition and bucket."""

@@ -129,7 +129,7 @@ class DynamicRouter:
 
     def _all_hashes(self, state: _Partition) -> dict[int, Hashes]:
         """Return all hashes of each bucket that got new ones."""
-        grown = state.keys.grown()
+        grown = state.keys.grown_buckets()
         unread = [state.unread[bucket] for bucket in grown if bucket in state.unread]
         before = self._index.read(unread) if self._index is not None and unread else {}
         return {b: np.concatenate([before[b], new]) if b in before else new for b, new in grown.items()}
@@ -292,7 +292,7 @@ def write_hash_files(
 # ---- Buckets of existing keys ----------------------------------------------------------------------------------------
 # Senders look up the keys of the rows that they send to the writers of dynamic buckets. There are far more keys in
 # the index files than rows to look up, so the index is neither sorted nor kept as pairs: one pass over it leaves out
-# nearly all hashes that nobody asked for, by a table of the low bits of those that are asked for. Index files that
+# nearly all hashes that were not asked for, by a table of the low bits of those that are asked for. Index files that
 # were read stay in memory only up to a bound, so that the size of the table does not matter.
 
 NEW = -1  # the bucket of keys that no index file has

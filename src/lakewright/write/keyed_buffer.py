@@ -136,7 +136,7 @@ class KeyedBuffer:
                 # Files that this writer finished before may not be in a snapshot yet, so their numbers count too.
                 self._next[place] = max(self._next.get(place, 0), self._first_sequence(place))
                 self._buckets[place] = _Bucket(*self._new_files(place))
-        pieces = list(self._numbered(places, groups))
+        pieces = list(self._number_rows(places, groups))
         if self._held:  # rows of several batches are sorted together, so those of each are gathered by bucket first
             self._gather_held()
             pieces = _gathered_pieces(pieces)
@@ -186,7 +186,7 @@ class KeyedBuffer:
 
     # ---- rows in -----------------------------------------------------------------------------------------------------
 
-    def _numbered(self, places: Sequence[PartitionBucket], groups: Sequence[RowGroup]) -> Iterator[_Piece]:
+    def _number_rows(self, places: Sequence[PartitionBucket], groups: Sequence[RowGroup]) -> Iterator[_Piece]:
         """Return the rows of groups with their sequence numbers; groups that share their rows still do."""
         shared = groups[0].rows if groups and groups[0].at is not None else None
         numbers = np.empty(0 if shared is None else shared.num_rows, np.int64)
@@ -230,15 +230,15 @@ class KeyedBuffer:
 
     def _spill(self, buckets: Sequence[_Bucket]) -> None:
         schema = buckets[0].pieces[0].rows.schema
-        spill = Spill((self._folded(bucket, RUN_PART) for bucket in buckets), schema)
+        spill = Spill((self._fold_in_memory(bucket, RUN_PART) for bucket in buckets), schema)
         for number, bucket in enumerate(buckets):
             bucket.runs.append(_Run(spill, number))
             if len(bucket.runs) >= RUNS_MAX:
-                merged = Spill([self._merged(bucket.runs)], schema)
+                merged = Spill([self._merge_runs_in_budget(bucket.runs)], schema)
                 _release(bucket.runs)
                 bucket.runs = [_Run(merged, 0)]
 
-    def _folded(self, bucket: _Bucket, size: PartSize) -> Iterator[pa.Table]:
+    def _fold_in_memory(self, bucket: _Bucket, size: PartSize) -> Iterator[pa.Table]:
         """Merge the rows in memory, part by part in key order; with a changelog, first write each part unmerged to it.
 
         There is never a second copy of all rows: each part is gathered, merged and yielded before the next. Rows that
@@ -249,7 +249,7 @@ class KeyedBuffer:
             if bucket.changelog is None and self._spec.function is None:
                 yield self._spec.fold_groups(part)  # gathers only the rows that win
                 continue
-            gathered = part.gathered()
+            gathered = part.gather_rows()
             if bucket.changelog is not None:
                 bucket.changelog.write(gathered.rows)
             *older, latest = self._spec.fold_apart(gathered)
@@ -265,7 +265,7 @@ class KeyedBuffer:
         """Whether the rows in memory have some that cannot be merged without the older rows of their keys."""
         return self._spec.keeps_apart and any(has_retracts(piece.rows) for piece in bucket.pieces)
 
-    def _merged(self, runs: Sequence[_Run], last: Iterable[pa.Table] = ()) -> Iterator[pa.Table]:
+    def _merge_runs_in_budget(self, runs: Sequence[_Run], last: Iterable[pa.Table] = ()) -> Iterator[pa.Table]:
         streams = [*(run.parts() for run in runs), last]
         memory = self._limits.budget_bytes // (4 * self._limits.threads)
         return merge_runs(streams, self._spec, memory_bytes=memory)
@@ -309,14 +309,14 @@ class KeyedBuffer:
     def _encode(self, bucket: _Bucket) -> None:
         try:
             if bucket.runs and self._keeps_apart(bucket):
-                for part in _gathered(self._merged(bucket.runs)):
+                for part in _gather_tables(self._merge_runs_in_budget(bucket.runs)):
                     bucket.file.write(part)
                 bucket.file.finish()
                 _release(bucket.runs)
                 bucket.runs = []
-            rows: Iterable[pa.Table] = self._folded(bucket, ROW_GROUP) if bucket.pieces else ()
+            rows: Iterable[pa.Table] = self._fold_in_memory(bucket, ROW_GROUP) if bucket.pieces else ()
             if bucket.runs:
-                rows = _gathered(self._merged(bucket.runs, rows))
+                rows = _gather_tables(self._merge_runs_in_budget(bucket.runs, rows))
             for part in rows:
                 bucket.file.write(part)
             while bucket.apart:
@@ -360,7 +360,7 @@ def _release(runs: Iterable[_Run]) -> None:
         run.spill.release()
 
 
-def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _gather_tables(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Join small tables into tables of about the size of a row group."""
     parts: list[pa.Table] = []
     for table in tables:

@@ -129,7 +129,7 @@ def refuse_others_than_inserts(kinds: Kinds, *, table: str) -> None:
         )
 
 
-def kept(kinds: Kinds, options: TableOptions) -> npt.NDArray[np.bool_] | None:
+def kept_kinds(kinds: Kinds, options: TableOptions) -> npt.NDArray[np.bool_] | None:
     """Return which rows are written: options may leave out deletes and old values of updates. None: all rows."""
     if options.ignore_delete:
         keep = (kinds & 1) == 0  # -U and -D have odd numbers
@@ -251,7 +251,7 @@ class KeyedIntake(Intake):
         self._refuse_null(rows, first_row)
         self._refuse_nan(rows, self._keys, first_row)
         keyed = pa.Table.from_arrays([pa.array(kinds), *rows.columns], schema=self._arrow_schema)
-        keep = kept(kinds, self._options)
+        keep = kept_kinds(kinds, self._options)
         entering = kinds if keep is None else kinds[keep]
         if entering.any():  # inserts are 0, so there are other kinds
             self._merging.check_kinds({kind for kind in range(1, len(KIND_NAMES)) if (entering == kind).any()})

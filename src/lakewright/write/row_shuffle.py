@@ -96,7 +96,7 @@ def send(
     intake, grouped = job.new_intake(), _grouping(job, receivers)
     stage: list[pa.Table] = []
     size = rows = 0
-    for table in joined(batches, bytes_max=min(INTAKE_BYTES, stage_bytes)):
+    for table in join_batches(batches, bytes_max=min(INTAKE_BYTES, stage_bytes)):
         stage.append(intake.take(table, None, first_row=rows))
         rows += table.num_rows
         size += stage[-1].nbytes
@@ -138,7 +138,7 @@ class Sender:
         return self._grouped(rows)
 
 
-def joined(batches: Iterable[pa.RecordBatch], *, bytes_max: int = INTAKE_BYTES) -> Iterator[pa.Table]:
+def join_batches(batches: Iterable[pa.RecordBatch], *, bytes_max: int = INTAKE_BYTES) -> Iterator[pa.Table]:
     """Join small batches into tables, because aligning a batch has a fixed cost, however few rows it has."""
     parts: list[pa.RecordBatch] = []
     size = 0

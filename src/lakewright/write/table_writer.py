@@ -79,7 +79,7 @@ class WriteJob:
     keys_only: bool = False  # the input holds only the keys of rows to delete
     sequence_stride: int = 0  # where tasks share buckets: how far apart the sequence numbers of two tasks begin
     carries_ids: bool = False  # the rows come from other files and keep their row ids and sequence numbers
-    # Dynamic buckets: somebody has looked up all keys in the index of this snapshot. Rows of keys that are there come
+    # Dynamic buckets: all keys have been looked up in the index of this snapshot. Rows of keys that are there come
     # with their bucket, and rows without one have new keys. None: the writer looks up.
     looked_up_in: Snapshot | None = None
     retracts_first: bool = False  # of rows of one key, those that are added replace those that are taken away
@@ -128,7 +128,9 @@ class WriteJob:
     def file_plan(self) -> FilePlan:
         """What the files of an append table have in common."""
         if self.carries_ids:
-            return FilePlan.moved(self.store.schema, preserved_fields(self.store.schema, changes=True), source=APPEND)
+            return FilePlan.for_copied_rows(
+                self.store.schema, preserved_fields(self.store.schema, changes=True), source=APPEND
+            )
         return FilePlan.of_schema(self.store.schema, self.partial_columns)
 
     @property
@@ -345,12 +347,12 @@ class TableWriter:
         if not self._stage:
             return
         try:
-            self._buffer.add(self._routed(bucket))
+            self._buffer.add(self._route_rows(bucket))
         except BaseException as error:
             self._poison = error  # the staged rows are lost, also those of earlier calls
             raise
 
-    def _routed(self, bucket: int | None) -> list[RowGroup]:
+    def _route_rows(self, bucket: int | None) -> list[RowGroup]:
         table = pa.concat_tables(self._stage)
         if self._store.schema.primary_keys and table.num_columns and table.column(0).num_chunks > _CHUNKS_MAX:
             table = table.combine_chunks()  # rows are gathered in key order later, which is slow over many chunks
@@ -513,8 +515,8 @@ def _append_buffer(task: WriteTask, plan: FilePlan, live: LiveBuckets | None) ->
 
 def _keyed_buffer(task: WriteTask, live: LiveBuckets | None) -> Buffer:
     store = task.store
-    data = FilePlan.keyed(store.schema, level=0)
-    changelog = FilePlan.keyed(store.schema, level=0, changelog=True)
+    data = FilePlan.for_keyed_rows(store.schema, level=0)
+    changelog = FilePlan.for_keyed_rows(store.schema, level=0, changelog=True)
     names = FileNames(task, data, changelog)
     # The changelog of an overwrite would lack the rows that it replaces, so none is written.
     producer = store.options.changelog_producer
@@ -557,12 +559,12 @@ def rerouting(store: TableStore) -> Reroute | None:
 
     def reroute(messages: Sequence[CommitMessage], lost: int) -> list[CommitMessage] | None:
         only_adds = not any(m.deleted_files or m.compact_before or m.compact_after for m in messages)
-        return rerouted(store, messages, lost) if only_adds else None
+        return reroute_messages(store, messages, lost) if only_adds else None
 
     return reroute
 
 
-def rerouted(store: TableStore, messages: Sequence[CommitMessage], attempt: int) -> list[CommitMessage]:
+def reroute_messages(store: TableStore, messages: Sequence[CommitMessage], attempt: int) -> list[CommitMessage]:
     """Write the rows of messages again, into the buckets that their keys have by now; the old files stay."""
     has_kind_column = store.options.rowkind_field is not None  # among the columns of the table
     job = WriteJob.new(store, write_id=messages[0].write_id)

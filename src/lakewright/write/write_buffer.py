@@ -134,7 +134,7 @@ class Buffer(Protocol):
         """Write everything and close every file."""
 
     def forget(self) -> None:
-        """Begin again without files: the finished ones belong to whoever has the commit messages."""
+        """Begin again without files: the finished ones belong to the owner of the commit messages."""
 
     def discard(self) -> list[FinishedFile]:
         """Stop, discard open files, and return the finished ones, which the caller deletes."""
@@ -269,7 +269,7 @@ class WriteBuffer:
         return {place: written for place, written in out.items() if written.files}
 
     def forget(self) -> None:
-        """Begin again without files: the finished ones belong to whoever has the commit messages."""
+        """Begin again without files: the finished ones belong to the owner of the commit messages."""
         self._buckets = {}
         self._inline = self._limits.threads == 1
 

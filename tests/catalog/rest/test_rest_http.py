@@ -117,10 +117,10 @@ def test_a_server_without_tls_is_told_and_gets_no_request(script: Script) -> Non
 def test_a_certificate_that_is_not_trusted_stops_a_request() -> None:
     cause = ssl.SSLCertVerificationError("self-signed")
     cause.verify_message = "self-signed certificate"
-    failure = rest_http._unanswered(exceptions.SSLError(cause), "h:443")
+    failure = rest_http._classify_unanswered(exceptions.SSLError(cause), "h:443")
     assert isinstance(failure, NeverSent)
     assert "self-signed certificate" in failure.reason
-    assert rest_http._unanswered(exceptions.SSLError(ssl.SSLError(1, "broken")), "h:443").perhaps_done
+    assert rest_http._classify_unanswered(exceptions.SSLError(ssl.SSLError(1, "broken")), "h:443").perhaps_done
 
 
 def test_a_read_that_times_out_is_not_repeated(script: Script) -> None:

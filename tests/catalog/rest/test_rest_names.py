@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakewright.catalog.rest_api import encoded, object_name, query_text, segment
+from lakewright.catalog.rest_api import form_encode, object_name, query_text, segment
 from lakewright.errors import InvalidInputError
 from lakewright.spec.identifier import Identifier
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_an_encoded_name_is_read_back_and_holds_only_plain_characters(name: str) -> None:
-    text = encoded(name)
+    text = form_encode(name)
     assert unquote_plus(text) == name
     assert set(text) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_*+%")
 
 
 def test_a_space_is_a_plus_and_a_tilde_is_encoded() -> None:
-    assert encoded("a b+c~d%e/f$g") == "a+b%2Bc%7Ed%25e%2Ff%24g"
+    assert form_encode("a b+c~d%e/f$g") == "a+b%2Bc%7Ed%25e%2Ff%24g"
 
 
 @pytest.mark.parametrize("name", [".", ".."])

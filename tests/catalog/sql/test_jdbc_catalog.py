@@ -81,7 +81,7 @@ def test_databases_have_properties_and_no_directory(catalog: JdbcCatalog) -> Non
     catalog.drop_database("e")
     with pytest.raises(DatabaseNotExistException, match=r"\(d\)"):
         catalog.get_database("e")
-    with pytest.warns(lw.LakewrightWarning, match="its tables lie in"):
+    with pytest.warns(lw.LakewrightWarning, match="its tables are in"):
         catalog.create_database("f", properties={"location": "/elsewhere"})
 
 

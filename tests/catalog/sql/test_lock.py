@@ -157,5 +157,5 @@ def test_the_home_of_a_table_travels_and_locks_its_branch(sqlite: dict[str, str]
     with sent.locked(), sent.for_branch("dev").locked():
         held = sorted(row[0] for row in database(lock.address).read(HELD))
     assert held == ["key.d.t", "key.d.t$branch_dev"]
-    with replace(home, lock=None).locked():
+    with replace(home, lock=None).hold_lock():
         assert list(database(lock.address).read(HELD)) == []

@@ -251,7 +251,7 @@ def _answer(task: int, attempt: int = 0, piece: int = 0, pieces: int = 1) -> Sim
 )
 def test_answers_that_are_missing_or_there_twice_are_refused(rows: list[Any]) -> None:
     with pytest.raises(LakewrightError, match=r"home"):
-        jobs._complete(jobs._joined(rows, 0), "a test")
+        jobs._complete(jobs._join_payloads(rows, 0), "a test")
 
 
 def test_only_attempts_that_follow_each_other_are_free_of_losers() -> None:

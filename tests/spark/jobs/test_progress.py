@@ -90,7 +90,7 @@ def test_a_classic_job_tells_tasks_rows_and_bytes(spark: SparkSession, tmp_path:
 
             job_progress.follow(spark)
             spark.range(0, 10, 1, 2).mapInArrow(task, "id long").collect()
-            job_progress.done(10, 4_000_000)
+            job_progress.add_finished(10, 4_000_000)
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         spark.sparkContext.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import lakewright as lw
 import lakewright.spark as lws
-from lakewright.spark.spark_session import check_workers, judged
+from lakewright.spark.spark_session import check_workers, compare_workers
 from lakewright.version import __version__
 
 HERE = "{}.{}".format(*sys.version_info)
@@ -23,12 +23,12 @@ def test_workers_answer(spark: SparkSession) -> None:
 
 def test_workers_that_lack_the_library_or_have_another_python_fail() -> None:
     facts = {"python": "3.8.1", "version": "ModuleNotFoundError: No module named 'lakewright'", "host": "a"}
-    checks = judged([facts])
+    checks = compare_workers([facts])
     assert [check.status for check in checks] == ["failed", "failed"]
     assert all(check.remedy for check in checks)
     good = {"python": f"{HERE}.9", "version": __version__, "host": "a"}
-    assert [check.status for check in judged([good])] == ["ok", "ok"]
-    assert [check.status for check in judged([good, {**good, "version": "0.0.1"}])] == ["ok", "failed"]
+    assert [check.status for check in compare_workers([good])] == ["ok", "ok"]
+    assert [check.status for check in compare_workers([good, {**good, "version": "0.0.1"}])] == ["ok", "failed"]
 
 
 def test_a_session_that_does_not_answer_is_a_check() -> None:

@@ -75,7 +75,7 @@ COLUMNS: dict[str, tuple[DataType, list[object], list[object] | None]] = {
         [datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 30, 1, 2, 3, 999999, UTC), None],
         None,
     ),
-    # -1 ns lies in the last microsecond before 1970.
+    # -1 ns is in the last microsecond before 1970.
     "ts9": (AtomicType("TIMESTAMP(9)"), [-1, 1_700_000_000_123_456_789, None], [-1, 1_700_000_000_123_456, None]),
     "ltz9": (AtomicType("TIMESTAMP_LTZ(9)"), [-1, 999, None], [-1, 0, None]),
     "array": (ArrayType(YES, INT), [[1, None], [], None], None),

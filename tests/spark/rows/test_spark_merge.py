@@ -93,7 +93,7 @@ def test_a_merge_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path, kin
     result = _said(other.merge(from_arrow(spark, CHANGES), on="id")).execute()
     assert _rows(other) == _rows(one)
     assert _counts(result) == _counts(embedded)
-    assert result.way == embedded.way
+    assert result.method == embedded.method
     assert result.snapshot_id == embedded.snapshot_id  # one commit
 
 

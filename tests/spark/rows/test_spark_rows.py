@@ -26,7 +26,7 @@ from support.spark_traps import TrapStorage, trapped
 from support.spark_writes import assert_tidy, new_table, rows_of, sorted_rows
 
 WIDE = {"bucket": "-1", "dynamic-bucket.target-row-num": "5"}
-# Of each kind: partition columns, primary key, options. Keys in partitions need not lie in the partition that was read.
+# Of each kind: partition columns, primary key, options. Keys in partitions need not be in the partition that was read.
 TABLES: dict[str, tuple[list[str], list[str], dict[str, str]]] = {
     **{name: KINDS[name] for name in ("plain", "plain, buckets", "vectors", "vectors of 64 bits, partitions")},
     **{name: KINDS[name] for name in ("vectors, buckets, avro", "tracked, vectors, partitions")},
@@ -83,7 +83,7 @@ def test_delete_and_update_do_what_they_do_embedded(spark: SparkSession, tmp_pat
     ours, theirs = (table_of(kind, tmp_path, name) for name in ("ours", "theirs"))
     where = "n = 2 OR id IN (3, 99) OR (p = 1 AND n IS NULL)"
     done, wanted = spark_verbs.delete(spark, ours, where), theirs.delete(where)
-    assert (done.deleted, done.updated, done.way) == (wanted.deleted, 0, wanted.way)
+    assert (done.deleted, done.updated, done.method) == (wanted.deleted, 0, wanted.method)
     assert (done.deleted or 0) > 3
     given = {"n": pc.field("n") + 10, "name": lambda rows: pc.utf8_upper(rows["name"])}
     done, wanted = spark_verbs.update(spark, ours, given, "p > 0 AND n < 4"), theirs.update(given, "p > 0 AND n < 4")
@@ -126,7 +126,7 @@ def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path
     wanted = said(theirs.merge(CHANGES, on), alone=alone).execute()
     assert (done.deleted, done.updated, done.inserted) == (wanted.deleted, wanted.updated, wanted.inserted)
     assert min(done.deleted or 0, done.updated or 0, done.inserted or 0) > 0
-    assert done.way == wanted.way
+    assert done.method == wanted.method
     assert seen_by_merging(ours) == seen_by_merging(theirs)
     assert seen_by_spark(spark, ours) == rows_of(ours)
     assert_tidy(ours)
@@ -135,7 +135,7 @@ def test_a_merge_by_key_does_what_it_does_embedded(spark: SparkSession, tmp_path
 def test_an_upsert_by_key_is_what_it_is_embedded(spark: SparkSession, tmp_path: Path) -> None:
     ours, theirs = (table_of("keyed", tmp_path, name) for name in ("ours", "theirs"))
     done, wanted = upsert(from_arrow(spark, CHANGES), ours), theirs.upsert(CHANGES)
-    assert (done.updated, done.inserted, done.way) == (wanted.updated, wanted.inserted, wanted.way)
+    assert (done.updated, done.inserted, done.method) == (wanted.updated, wanted.inserted, wanted.method)
     assert seen_by_merging(ours) == seen_by_merging(theirs)
     with pytest.raises(InvalidInputError, match="found by the primary key"):
         upsert(from_arrow(spark, CHANGES), ours, ["p"])

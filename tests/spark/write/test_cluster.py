@@ -105,7 +105,7 @@ def test_the_later_row_of_a_frame_wins(spark: SparkSession, new_table: NewTable,
     table = new_table(**options)
     frame = rows(spark)
     result = write_table(frame, table, distribution=distribution)
-    assert result.way.startswith(way)
+    assert result.method.startswith(way)
     assert content(table) == latest(frame)
     # A second frame updates what is there, deletes included, and adds keys.
     more = rows(spark, 200, 90, parts=2).selectExpr(
@@ -125,7 +125,7 @@ def test_the_later_row_of_a_frame_wins(spark: SparkSession, new_table: NewTable,
 def test_rows_that_wait_for_a_bucket_keep_their_order(spark: SparkSession, new_table: NewTable) -> None:
     table, frame = new_table(bucket=-2, postpone__default_bucket_num=2), rows(spark)
     result = write_table(frame, table)
-    assert (result.tasks, result.way) == (3, "in place: the rows wait for their buckets")
+    assert (result.tasks, result.method) == (3, "in place: the rows wait for their buckets")
     table.compact()
     assert content(table) == latest(frame)
 
@@ -227,7 +227,9 @@ def test_concurrency_is_the_largest_number_of_tasks(
         for options, distribution in asked
     ]
     assert [result.tasks for result in results] == [1] * 5
-    assert results[1].way.startswith("as blocks")  # with fewer tasks than the frame has parts its order would be lost
+    assert results[1].method.startswith(
+        "as blocks"
+    )  # with fewer tasks than the frame has parts its order would be lost
     assert write_table(rows(spark, parts=2), new_table(keys=()), concurrency=5).tasks == 2
 
 

@@ -21,7 +21,7 @@ from lakewright.statements.embedded.dialect_values import (
     Binder,
     Function,
     TypedSql,
-    bounded,
+    bounded_decimal,
     common_type,
     duckdb_type,
     is_decimal,
@@ -30,7 +30,7 @@ from lakewright.statements.embedded.dialect_values import (
     quoted,
     spark_type,
 )
-from lakewright.statements.embedded.scalar_functions import named
+from lakewright.statements.embedded.scalar_functions import spark_name
 
 # ---- Aggregate and window functions ----------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ def _count(_: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
 
 def _sum_type(kind: pa.DataType) -> pa.DataType:
     if is_decimal(kind):
-        return bounded(kind.precision + 10, kind.scale)
+        return bounded_decimal(kind.precision + 10, kind.scale)
     return LONG if is_integral(kind) else DOUBLE
 
 
@@ -73,14 +73,14 @@ def _avg(shown: str) -> Aggregate:
     def function(binder: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
         value, name = _number(binder, values[0], "avg"), _name(shown, values, how)
         if not is_decimal(value.type):
-            inner = value if is_integral(value.type) else value.typed(DOUBLE)
+            inner = value if is_integral(value.type) else value.with_type(DOUBLE)
             return TypedSql(how.of(f"avg({how.word}{inner.sql})"), DOUBLE, name)
         total = _sum(binder, [value], how)
         count = TypedSql(how.of(f"count({how.word}{value.sql})"), LONG, "")
-        gives = bounded(value.type.precision + 4, value.type.scale + 4)
+        gives = bounded_decimal(value.type.precision + 4, value.type.scale + 4)
         count = TypedSql(f"nullif({count.sql}, 0)", LONG, "")
-        quotient = dialect_casts.calculated(binder, "/", total, count)
-        return TypedSql(quotient.typed(gives).sql, gives, name)
+        quotient = dialect_casts.calculate(binder, "/", total, count)
+        return TypedSql(quotient.with_type(gives).sql, gives, name)
 
     return function
 
@@ -115,7 +115,7 @@ def _first(name: str) -> Aggregate:
     return function
 
 
-def _collected(name: str) -> Aggregate:
+def _collect_function(name: str) -> Aggregate:
     def function(_: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
         value = values[0]
         word = "DISTINCT " if name == "collect_set" or how.distinct else ""
@@ -161,28 +161,28 @@ def _count_if(binder: Binder, values: list[TypedSql], how: AggregateCall) -> Typ
     return TypedSql(how.of("count(*)", test), LONG, _name("count_if", values, how))
 
 
-def _joined(binder: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
+def _listagg(binder: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
     value = binder.cast(values[0], STRING).sql
     mark = binder.cast(values[1], STRING).sql if len(values) > 1 else "''"
     sql = how.of(f"string_agg({how.word}{value}, {mark}{how.order})")
-    return TypedSql(sql, STRING, named("listagg", values))
+    return TypedSql(sql, STRING, spark_name("listagg", values))
 
 
 # ---- functions of windows alone
 
 
-def _ranked(name: str, kind: pa.DataType) -> Aggregate:
+def _rank_function(name: str, kind: pa.DataType) -> Aggregate:
     def function(_: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
         if not how.over:
             raise InvalidInputError(f"{name} needs OVER (...)")
-        shown = named(name.upper() if "rank" in name else name, values)
+        shown = spark_name(name.upper() if "rank" in name else name, values)
         texts = ", ".join(value.sql for value in values)
         return TypedSql(f"CAST({name}({texts}){how.over} AS {duckdb_type(kind)})", kind, shown)
 
     return function
 
 
-def _shifted(name: str) -> Aggregate:
+def _shift_function(name: str) -> Aggregate:
     def function(binder: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
         if not how.over:
             raise InvalidInputError(f"{name} needs OVER (...)")
@@ -198,7 +198,7 @@ def _shifted(name: str) -> Aggregate:
 
 def _nth(binder: Binder, values: list[TypedSql], how: AggregateCall) -> TypedSql:
     value, number = values[0], binder.cast(values[1], INT)
-    return TypedSql(f"nth_value({value.sql}, {number.sql}){how.over}", value.type, named("nth_value", values))
+    return TypedSql(f"nth_value({value.sql}, {number.sql}){how.over}", value.type, spark_name("nth_value", values))
 
 
 AGGREGATES: Mapping[str, Aggregate] = {
@@ -211,7 +211,7 @@ AGGREGATES: Mapping[str, Aggregate] = {
     "max_by": _by("max_by", "arg_max_null"),
     "min_by": _by("min_by", "arg_min_null"),
     **{name: _first(name) for name in ("first", "first_value", "last", "last_value", "any_value")},
-    **{name: _collected(name) for name in ("collect_list", "array_agg", "collect_set")},
+    **{name: _collect_function(name) for name in ("collect_list", "array_agg", "collect_set")},
     "stddev": _double("stddev", "stddev_samp"),
     "std": _double("std", "stddev_samp"),
     "stddev_samp": _double("stddev_samp", "stddev_samp"),
@@ -227,12 +227,12 @@ AGGREGATES: Mapping[str, Aggregate] = {
     "some": _boolean("some", "bool_or"),
     "any": _boolean("any", "bool_or"),
     "count_if": _count_if,
-    "listagg": _joined,
-    "string_agg": _joined,
-    **{name: _ranked(name, INT) for name in ("row_number", "rank", "dense_rank", "ntile")},
-    **{name: _ranked(name, DOUBLE) for name in ("percent_rank", "cume_dist")},
-    "lag": _shifted("lag"),
-    "lead": _shifted("lead"),
+    "listagg": _listagg,
+    "string_agg": _listagg,
+    **{name: _rank_function(name, INT) for name in ("row_number", "rank", "dense_rank", "ntile")},
+    **{name: _rank_function(name, DOUBLE) for name in ("percent_rank", "cume_dist")},
+    "lag": _shift_function("lag"),
+    "lead": _shift_function("lead"),
     "nth_value": _nth,
 }
 
@@ -255,7 +255,7 @@ def _map(value: TypedSql, name: str) -> pa.DataType:
 def _array(binder: Binder, values: list[TypedSql]) -> TypedSql:
     done = binder.common(values) if values else []
     kind = pa.list_(done[0].type if done else pa.null())
-    return TypedSql(f"[{', '.join(one.sql for one in done)}]", kind, named("array", values))
+    return TypedSql(f"[{', '.join(one.sql for one in done)}]", kind, spark_name("array", values))
 
 
 def _make_map(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -265,7 +265,7 @@ def _make_map(binder: Binder, values: list[TypedSql]) -> TypedSql:
     if not keys or len(keys) != len(items):
         raise InvalidInputError("map takes keys and values by turns")
     sql = f"MAP([{', '.join(one.sql for one in keys)}], [{', '.join(one.sql for one in items)}])"
-    return TypedSql(sql, pa.map_(keys[0].type, items[0].type), named("map", values))
+    return TypedSql(sql, pa.map_(keys[0].type, items[0].type), spark_name("map", values))
 
 
 def _struct(_: Binder, values: list[TypedSql]) -> TypedSql:
@@ -273,15 +273,15 @@ def _struct(_: Binder, values: list[TypedSql]) -> TypedSql:
         value.name if value.literal is None and value.sql.startswith("r") else f"col{n}"
         for n, value in enumerate(values, 1)
     ]
-    return _packed(names, values, named("struct", values))
+    return _pack_struct(names, values, spark_name("struct", values))
 
 
 def _named_struct(_: Binder, values: list[TypedSql]) -> TypedSql:
     names = [str(value.literal) for value in values[::2]]
-    return _packed(names, values[1::2], named("named_struct", values))
+    return _pack_struct(names, values[1::2], spark_name("named_struct", values))
 
 
-def _packed(names: list[str], values: list[TypedSql], shown: str) -> TypedSql:
+def _pack_struct(names: list[str], values: list[TypedSql], shown: str) -> TypedSql:
     fields = ", ".join(f"{quoted(name)} := {value.sql}" for name, value in zip(names, values, strict=True))
     kind = pa.struct([(name, value.type) for name, value in zip(names, values, strict=True)])
     return TypedSql(f"struct_pack({fields})", kind, shown)
@@ -292,7 +292,7 @@ def _size(_: Binder, values: list[TypedSql]) -> TypedSql:
     if not pa.types.is_map(value.type):
         _list(value, "size")
     sql = f"cardinality({value.sql})" if pa.types.is_map(value.type) else f"len({value.sql})"
-    return TypedSql(f"CAST({sql} AS INTEGER)", INT, named("size", values))
+    return TypedSql(f"CAST({sql} AS INTEGER)", INT, spark_name("size", values))
 
 
 def _array_contains(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -304,13 +304,13 @@ def _array_contains(binder: Binder, values: list[TypedSql]) -> TypedSql:
     has = f"list_contains({lists}, {wanted})"
     sql = f"CASE WHEN {lists} IS NULL OR {wanted} IS NULL THEN NULL WHEN {has} THEN TRUE"
     sql += f" WHEN len(list_filter({lists}, lambda e: e IS NULL)) > 0 THEN NULL ELSE FALSE END"
-    return TypedSql(sql, BOOLEAN, named("array_contains", values))
+    return TypedSql(sql, BOOLEAN, spark_name("array_contains", values))
 
 
 def _element_at(name: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         value, key = values
-        shown = named(name, values)
+        shown = spark_name(name, values)
         if pa.types.is_map(value.type):
             return TypedSql(f"({value.sql})[{binder.cast(key, value.type.key_type).sql}]", value.type.item_type, shown)
         inner, at = _list(value, name), binder.cast(key, LONG).sql
@@ -326,7 +326,7 @@ def _element_at(name: str) -> Function:
 
 def _get(binder: Binder, values: list[TypedSql]) -> TypedSql:
     inner, at = _list(values[0], "get"), binder.cast(values[1], LONG).sql
-    return TypedSql(f"CASE WHEN {at} >= 0 THEN ({values[0].sql})[{at} + 1] END", inner, named("get", values))
+    return TypedSql(f"CASE WHEN {at} >= 0 THEN ({values[0].sql})[{at} + 1] END", inner, spark_name("get", values))
 
 
 def _of_list(name: str, text: str, gives: pa.DataType | None = None) -> Function:
@@ -334,14 +334,16 @@ def _of_list(name: str, text: str, gives: pa.DataType | None = None) -> Function
 
     def function(_: Binder, values: list[TypedSql]) -> TypedSql:
         _list(values[0], name)
-        return TypedSql(text.format(*(value.sql for value in values)), gives or values[0].type, named(name, values))
+        return TypedSql(
+            text.format(*(value.sql for value in values)), gives or values[0].type, spark_name(name, values)
+        )
 
     return function
 
 
 def _extreme_element(name: str, text: str) -> Function:
     def function(_: Binder, values: list[TypedSql]) -> TypedSql:
-        return TypedSql(text.format(values[0].sql), _list(values[0], name), named(name, values))
+        return TypedSql(text.format(values[0].sql), _list(values[0], name), spark_name(name, values))
 
     return function
 
@@ -358,7 +360,9 @@ def _array_sort(_: Binder, values: list[TypedSql]) -> TypedSql:
     _list(values[0], "array_sort")
     if len(values) > 1:
         raise InvalidInputError("array_sort with a comparison does not run here")
-    return TypedSql(f"list_sort({values[0].sql}, 'ASC', 'NULLS LAST')", values[0].type, named("array_sort", values))
+    return TypedSql(
+        f"list_sort({values[0].sql}, 'ASC', 'NULLS LAST')", values[0].type, spark_name("array_sort", values)
+    )
 
 
 def _array_join(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -367,7 +371,7 @@ def _array_join(binder: Binder, values: list[TypedSql]) -> TypedSql:
     if len(values) > 2:  # noqa: PLR2004 - what stands for null
         lists = f"list_transform({lists}, lambda e: coalesce(e, {binder.cast(values[2], STRING).sql}))"
     sql = f"CASE WHEN {lists} IS NOT NULL THEN coalesce(array_to_string({lists}, {mark}), '') END"
-    return TypedSql(sql, STRING, named("array_join", values))
+    return TypedSql(sql, STRING, spark_name("array_join", values))
 
 
 def _slice(_: Binder, values: list[TypedSql]) -> TypedSql:
@@ -375,7 +379,7 @@ def _slice(_: Binder, values: list[TypedSql]) -> TypedSql:
     start, length = values[1].literal, values[2].literal
     if not isinstance(start, int) or not isinstance(length, int) or start < 1 or length < 0:
         raise InvalidInputError("slice takes a start of at least 1 and a length as literals here")
-    return TypedSql(f"({values[0].sql})[{start}:{start + length - 1}]", values[0].type, named("slice", values))
+    return TypedSql(f"({values[0].sql})[{start}:{start + length - 1}]", values[0].type, spark_name("slice", values))
 
 
 def _sequence(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -386,7 +390,7 @@ def _sequence(binder: Binder, values: list[TypedSql]) -> TypedSql:
     step = f"CASE WHEN {first} <= {last} THEN 1 ELSE -1 END"
     kind = pa.list_(done[0].type)
     sql = f"generate_series(CAST({first} AS BIGINT), CAST({last} AS BIGINT), {step})"
-    return TypedSql(binder.cast(TypedSql(sql, pa.list_(LONG), ""), kind).sql, kind, named("sequence", values))
+    return TypedSql(binder.cast(TypedSql(sql, pa.list_(LONG), ""), kind).sql, kind, spark_name("sequence", values))
 
 
 # ---- functions that take a function
@@ -405,13 +409,15 @@ def _transform(binder: Binder, values: list[TypedSql]) -> TypedSql:
         position = head.split(",")[1].strip(" :")
         body = TypedSql(body.sql.replace(position, f"CAST({position} - 1 AS INTEGER)"), body.type, body.name)
     return TypedSql(
-        f"list_transform({values[0].sql}, {head} {body.sql})", pa.list_(body.type), named("transform", values[:1])
+        f"list_transform({values[0].sql}, {head} {body.sql})", pa.list_(body.type), spark_name("transform", values[:1])
     )
 
 
 def _filter(binder: Binder, values: list[TypedSql]) -> TypedSql:
     head, body = binder.lambda_body(_lambda(values[1], "filter"), _list(values[0], "filter"))
-    return TypedSql(f"list_filter({values[0].sql}, {head} {body.sql})", values[0].type, named("filter", values[:1]))
+    return TypedSql(
+        f"list_filter({values[0].sql}, {head} {body.sql})", values[0].type, spark_name("filter", values[:1])
+    )
 
 
 # ---- maps
@@ -423,19 +429,19 @@ def _map_part(name: str, part: str) -> Function:
         gives = {"key": kind.key_type, "value": kind.item_type}.get(part)
         if gives is None:
             gives = pa.struct([("key", kind.key_type), ("value", kind.item_type)])
-        return TypedSql(f"{name}({values[0].sql})", pa.list_(gives), named(name, values))
+        return TypedSql(f"{name}({values[0].sql})", pa.list_(gives), spark_name(name, values))
 
     return function
 
 
 def _map_contains_key(binder: Binder, values: list[TypedSql]) -> TypedSql:
     key = binder.cast(values[1], _map(values[0], "map_contains_key").key_type)
-    return TypedSql(f"map_contains({values[0].sql}, {key.sql})", BOOLEAN, named("map_contains_key", values))
+    return TypedSql(f"map_contains({values[0].sql}, {key.sql})", BOOLEAN, spark_name("map_contains_key", values))
 
 
 def _map_from_arrays(_: Binder, values: list[TypedSql]) -> TypedSql:
     kind = pa.map_(_list(values[0], "map_from_arrays"), _list(values[1], "map_from_arrays"))
-    return TypedSql(f"MAP({values[0].sql}, {values[1].sql})", kind, named("map_from_arrays", values))
+    return TypedSql(f"MAP({values[0].sql}, {values[1].sql})", kind, spark_name("map_from_arrays", values))
 
 
 NESTED: Mapping[str, Function] = {

@@ -74,7 +74,7 @@ _PLAIN_LOW, _PLAIN_HIGH = 1e-3, 1e7  # numbers between them are written without 
 _EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
 
 
-def _refused(value: object, kind: str) -> InvalidInputError:
+def _cast_error(value: object, kind: str) -> InvalidInputError:
     return InvalidInputError(f"the value {value!r} cannot be cast to {kind}; try_cast gives NULL for such values")
 
 
@@ -83,7 +83,7 @@ def integer_of(text: str, low: int, high: int, kind: str) -> int:
     plain = text.strip(_SPACE)
     if _INTEGER.fullmatch(plain) and low <= (found := int(plain)) <= high:
         return found
-    raise _refused(text, kind)
+    raise _cast_error(text, kind)
 
 
 def double_of(text: str) -> float:
@@ -92,7 +92,7 @@ def double_of(text: str) -> float:
     if plain.lower() in _SPECIAL:
         return _SPECIAL[plain.lower()]
     if not _FLOAT.fullmatch(plain):
-        raise _refused(text, "DOUBLE")
+        raise _cast_error(text, "DOUBLE")
     return float(plain.rstrip("fFdD"))
 
 
@@ -107,17 +107,17 @@ def decimal_of(value: str | float, precision: int, scale: int) -> Decimal:
     try:
         found = Decimal(value.strip(_SPACE) if isinstance(value, str) else repr(value))
     except InvalidOperation:
-        raise _refused(value, kind) from None
+        raise _cast_error(value, kind) from None
     if not found.is_finite():
-        raise _refused(value, kind)
-    return fitted(found, precision, scale)
+        raise _cast_error(value, kind)
+    return fit_decimal(found, precision, scale)
 
 
-def fitted(value: Decimal, precision: int, scale: int) -> Decimal:
+def fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal:
     """Return a decimal with that scale, rounded half up; one with too many digits is an error."""
     rounded = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
     if rounded and rounded.adjusted() >= precision - scale:
-        raise _refused(value, f"DECIMAL({precision},{scale})")
+        raise _cast_error(value, f"DECIMAL({precision},{scale})")
     return rounded
 
 
@@ -125,7 +125,7 @@ def boolean_of(text: str) -> bool:
     """Return the boolean that a text shows."""
     plain = text.strip(_SPACE).lower()
     if plain not in _TRUE | _FALSE:
-        raise _refused(text, "BOOLEAN")
+        raise _cast_error(text, "BOOLEAN")
     return plain in _TRUE
 
 
@@ -133,11 +133,11 @@ def date_of(text: str) -> date:
     """Return the date that a text shows: a year, a month of it, or a day, after which a time may follow."""
     found = _DATE.fullmatch(text.strip(_SPACE))
     if found is None:
-        raise _refused(text, "DATE")
+        raise _cast_error(text, "DATE")
     try:
         return date(*(int(part or 1) for part in found.groups()))
     except ValueError:
-        raise _refused(text, "DATE") from None
+        raise _cast_error(text, "DATE") from None
 
 
 def timestamp_of(text: str, zone: str | None) -> int:
@@ -145,7 +145,7 @@ def timestamp_of(text: str, zone: str | None) -> int:
     kind = "TIMESTAMP" if zone else "TIMESTAMP_NTZ"
     found = _MOMENT.fullmatch(text.strip(_SPACE))
     if found is None:
-        raise _refused(text, kind)
+        raise _cast_error(text, kind)
     *parts, fraction, written = found.groups()
     year, month, day, hour, minute, second = (int(part or (at in {1, 2})) for at, part in enumerate(parts))
     micros = int(((fraction or "") + "000000")[:6])
@@ -153,7 +153,7 @@ def timestamp_of(text: str, zone: str | None) -> int:
         local = datetime(year, month, day, hour, minute, second, micros)  # noqa: DTZ001 - the zone follows
         offset = _zone_offset(local, written or "", zone)
     except (ValueError, KeyError, OSError):
-        raise _refused(text, kind) from None
+        raise _cast_error(text, kind) from None
     return micros_of(local.replace(tzinfo=UTC) - offset)
 
 
@@ -215,22 +215,22 @@ def divide_decimals(left: Decimal, right: Decimal, precision: int, scale: int) -
     """Return a quotient, rounded half up."""
     if not right:
         raise InvalidInputError("division by zero; try_divide gives NULL")
-    return fitted(_EXACT.divide(left, right), precision, scale)
+    return fit_decimal(_EXACT.divide(left, right), precision, scale)
 
 
-def multiplied(left: Decimal, right: Decimal, precision: int, scale: int) -> Decimal:
+def multiply_decimals(left: Decimal, right: Decimal, precision: int, scale: int) -> Decimal:
     """Return a product, rounded half up."""
-    return fitted(_EXACT.multiply(left, right), precision, scale)
+    return fit_decimal(_EXACT.multiply(left, right), precision, scale)
 
 
-def added(left: Decimal, right: Decimal, precision: int, scale: int) -> Decimal:
+def add_decimals(left: Decimal, right: Decimal, precision: int, scale: int) -> Decimal:
     """Return a sum, rounded half up."""
-    return fitted(_EXACT.add(left, right), precision, scale)
+    return fit_decimal(_EXACT.add(left, right), precision, scale)
 
 
 def rounded_half_even(value: Decimal, precision: int, scale: int) -> Decimal:
-    """Return a decimal rounded to an even last digit where it lies in the middle."""
-    return fitted(value.quantize(Decimal(1).scaleb(-scale), rounding="ROUND_HALF_EVEN"), precision, scale)
+    """Return a decimal rounded to an even last digit where it is in the middle."""
+    return fit_decimal(value.quantize(Decimal(1).scaleb(-scale), rounding="ROUND_HALF_EVEN"), precision, scale)
 
 
 def rounded_double(value: float, digits: int, mode: str) -> float:
@@ -250,7 +250,7 @@ def divide_decimals_down(left: Decimal, right: Decimal, precision: int, scale: i
     """Return a quotient without its digits after the point."""
     if not right:
         raise InvalidInputError("division by zero; try_divide gives NULL")
-    return fitted(_EXACT.divide_int(left, right), precision, scale)
+    return fit_decimal(_EXACT.divide_int(left, right), precision, scale)
 
 
 # ---- Arithmetic ------------------------------------------------------------------------------------------------------
@@ -260,29 +260,29 @@ def divide_decimals_down(left: Decimal, right: Decimal, precision: int, scale: i
 _ZERO = "error('division by zero; try_divide gives NULL')"
 
 
-def calculated(binder: Binder, sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
+def calculate(binder: Binder, sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
     """Return `left sign right`."""
     name = f"({left.name} {sign} {right.name})"
     if sign in "+-" and _is_time(left) | _is_time(right):
-        return _moved(binder, sign, left, right).called(_moved_name(sign, left, right, name))
+        return _shift_moment(binder, sign, left, right).with_name(_moved_name(sign, left, right, name))
     if left.type in INTERVALS or right.type in INTERVALS:
-        return _scaled(sign, left, right, name)
+        return _combine_intervals(sign, left, right, name)
     left, right = _as_numbers(binder, left, right, name)
     if is_decimal(left.type) or is_decimal(right.type):
         return _decimals(binder, sign, left, right, name)
     if sign == "/":
-        left, right = left.typed(DOUBLE), right.typed(DOUBLE)
-        return TypedSql(_checked(left, right, f"{left.sql} / {right.sql}"), DOUBLE, name)
+        left, right = left.with_type(DOUBLE), right.with_type(DOUBLE)
+        return TypedSql(_check_divisor(left, right, f"{left.sql} / {right.sql}"), DOUBLE, name)
     kind = common_type(left.type, right.type)
-    left, right = left.typed(kind), right.typed(kind)
+    left, right = left.with_type(kind), right.with_type(kind)
     if sign == "div":
-        left, right = left.typed(LONG), right.typed(LONG)
-        return TypedSql(_checked(left, right, f"{left.sql} // {right.sql}"), LONG, name)
+        left, right = left.with_type(LONG), right.with_type(LONG)
+        return TypedSql(_check_divisor(left, right, f"{left.sql} // {right.sql}"), LONG, name)
     sql = f"{left.sql} {sign} {right.sql}"
-    return TypedSql(_checked(left, right, sql) if sign == "%" else f"({sql})", kind, name)
+    return TypedSql(_check_divisor(left, right, sql) if sign == "%" else f"({sql})", kind, name)
 
 
-def _checked(left: TypedSql, right: TypedSql, sql: str) -> str:
+def _check_divisor(left: TypedSql, right: TypedSql, sql: str) -> str:
     """Return a division, which is an error if the divisor is zero; the literal 2 is not looked at."""
     if right.literal:
         return f"({sql})"
@@ -315,7 +315,7 @@ def _decimals(binder: Binder, sign: str, left: TypedSql, right: TypedSql, name: 
         if sign == "div":
             raise InvalidInputError(f"{name} takes whole numbers and decimals")
         sql = f"{both[0].sql} {sign} {both[1].sql}"
-        return TypedSql(_checked(both[0], both[1], sql) if sign in "/%" else f"({sql})", DOUBLE, name)
+        return TypedSql(_check_divisor(both[0], both[1], sql) if sign in "/%" else f"({sql})", DOUBLE, name)
     left, right = _as_decimal(left, right), _as_decimal(right, left)
     if sign == "div":
         quotient = divide_decimals_sql(binder, left, right, pa.decimal128(38, 0), rounding_down=True)
@@ -326,16 +326,16 @@ def _decimals(binder: Binder, sign: str, left: TypedSql, right: TypedSql, name: 
     exact = left.type.scale + right.type.scale if sign == "*" else max(left.type.scale, right.type.scale)
     if sign == "%":
         wide = common_type(left.type, right.type)
-        one, other = left.typed(wide), right.typed(wide)
+        one, other = left.with_type(wide), right.with_type(wide)
         return TypedSql(
-            f"CAST({_checked(one, other, f'{one.sql} % {other.sql}')} AS {duckdb_type(gives)})", gives, name
+            f"CAST({_check_divisor(one, other, f'{one.sql} % {other.sql}')} AS {duckdb_type(gives)})", gives, name
         )
     if gives.scale != exact:
-        run = {"*": multiplied, "+": added, "-": added}[sign]
+        run = {"*": multiply_decimals, "+": add_decimals, "-": add_decimals}[sign]
         other = TypedSql(f"(-({right.sql}))", right.type, "") if sign == "-" else right
         return TypedSql(binder.functions.call(run, gives, [left, other], gives.precision, gives.scale), gives, name)
     if sign in "+-":
-        left, right = left.typed(gives), right.typed(gives)
+        left, right = left.with_type(gives), right.with_type(gives)
     return TypedSql(f"CAST({left.sql} {sign} {right.sql} AS {duckdb_type(gives)})", gives, name)
 
 
@@ -344,8 +344,8 @@ def _as_decimal(value: TypedSql, other: TypedSql) -> TypedSql:
     if is_decimal(value.type):
         return value
     if isinstance(value.literal, int) and is_decimal(other.type):
-        return value.typed(pa.decimal128(len(str(abs(value.literal))), 0))
-    return value.typed(as_decimal(value.type))
+        return value.with_type(pa.decimal128(len(str(abs(value.literal))), 0))
+    return value.with_type(as_decimal(value.type))
 
 
 def divide_decimals_sql(
@@ -371,7 +371,7 @@ def _moved_name(sign: str, left: TypedSql, right: TypedSql, name: str) -> str:
     return name
 
 
-def _moved(binder: Binder, sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
+def _shift_moment(binder: Binder, sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
     if sign == "+" and not _is_time(left):
         left, right = right, left
     if _is_time(left) and _is_time(right):
@@ -385,7 +385,7 @@ def _moved(binder: Binder, sign: str, left: TypedSql, right: TypedSql) -> TypedS
         start = binder.cast(left, kind)
         return TypedSql(f"CAST({start.sql} {sign} {right.sql} AS {duckdb_type(kind)})", kind, "")
     if left.type == DATE and is_integral(right.type) and right.type != LONG:
-        return TypedSql(f"({left.sql} {sign} {right.typed(INT).sql})", DATE, "")
+        return TypedSql(f"({left.sql} {sign} {right.with_type(INT).sql})", DATE, "")
     raise InvalidInputError(f"{left.name} {sign} {right.name} takes an interval, not {spark_type(right.type)}")
 
 
@@ -397,7 +397,7 @@ def _between(binder: Binder, left: TypedSql, right: TypedSql) -> TypedSql:
     return TypedSql(f"to_microseconds(epoch_us({one.sql}) - epoch_us({other.sql}))", DAY_TIME, "")
 
 
-def _scaled(sign: str, left: TypedSql, right: TypedSql, name: str) -> TypedSql:
+def _combine_intervals(sign: str, left: TypedSql, right: TypedSql, name: str) -> TypedSql:
     """Return the sum of two intervals, or an interval as often as a whole number says."""
     kinds = {left.type, right.type}
     if sign in "+-" and (YEAR_MONTH not in kinds or kinds == {YEAR_MONTH}) and kinds <= set(INTERVALS):
@@ -432,7 +432,7 @@ def cast_found(nodes: VariantNodes, to: pa.DataType, zone: str, *, safe: bool) -
             if not types.is_null(values.type):
                 parts.append((places, _cast_scalars(values, to, zone, safe=safe)))
     if not safe and not fits.all():
-        raise _refused(texts_of(nodes.take(~fits), zone)[0].as_py(), spark_type(to))
+        raise _cast_error(texts_of(nodes.take(~fits), zone)[0].as_py(), spark_type(to))
     return combine(parts, len(nodes))
 
 
@@ -511,7 +511,7 @@ def _from_value(value: Any, to: pa.DataType, zone: str) -> object:  # noqa: ANN4
         if to == TIMESTAMP:
             return local if local.tzinfo else local.replace(tzinfo=ZoneInfo(zone))
         return local.astimezone(ZoneInfo(zone)).replace(tzinfo=None) if local.tzinfo else local
-    raise _refused(value, spark_type(to))
+    raise _cast_error(value, spark_type(to))
 
 
 def _from_number_value(value: float | Decimal, to: pa.DataType) -> object:
@@ -523,7 +523,7 @@ def _from_number_value(value: float | Decimal, to: pa.DataType) -> object:
         return decimal_of(value if isinstance(value, float) else str(Decimal(value)), to.precision, to.scale)
     if to in {DOUBLE, FLOAT}:
         return float(value)
-    raise _refused(value, spark_type(to))
+    raise _cast_error(value, spark_type(to))
 
 
 # ---- Casts -----------------------------------------------------------------------------------------------------------
@@ -559,7 +559,7 @@ class Casts:
         if to == STRING:
             return self._to_text(value)
         if pa.types.is_nested(kind) and pa.types.is_nested(to):
-            return self._nested(value, to, safe)
+            return self._cast_members(value, to, safe)
         if is_number(kind) or kind == BOOLEAN:
             return self._from_number(value, to, safe, plain)
         if is_moment(kind) or kind == DATE:
@@ -636,7 +636,7 @@ class Casts:
             return plain
         raise no_cast(value, to)
 
-    def _nested(self, value: TypedSql, to: pa.DataType, safe: bool) -> str:  # noqa: FBT001 - handed through
+    def _cast_members(self, value: TypedSql, to: pa.DataType, safe: bool) -> str:  # noqa: FBT001 - handed through
         kind, types = value.type, pa.types
         if types.is_list(kind) and types.is_list(to):
             inner = self._cast_inside("e", kind.value_type, to.value_type, safe)

@@ -186,7 +186,9 @@ def interval(binder: Binder, node: exp.Interval) -> TypedSql:
     """Return an interval, which is of years and months, or of days and times."""
     written, unit = node.this, node.args.get("unit")
     if not isinstance(written, exp.Literal):
-        raise binder.refused(node, "an interval of a calculated length does not run here: use make_interval on Spark")
+        raise binder.unsupported(
+            node, "an interval of a calculated length does not run here: use make_interval on Spark"
+        )
     content = written.name.strip()
     if isinstance(unit, exp.IntervalSpan):
         parts = _span(content)
@@ -198,7 +200,7 @@ def interval(binder: Binder, node: exp.Interval) -> TypedSql:
         raise InvalidInputError(f"{node.sql('spark')} is no interval")
     months, days, micros = parts
     if months and (days or micros):
-        raise binder.refused(node, "an interval of months and days together does not run here: add them one by one")
+        raise binder.unsupported(node, "an interval of months and days together does not run here: add them one by one")
     name = f"INTERVAL '{content}'" + (f" {unit.sql('spark').upper()}" if unit is not None else "")
     if months:
         return TypedSql(f"to_months({months})", dialect_values.YEAR_MONTH, name)
@@ -257,7 +259,7 @@ def argument(value: object, binder: Binder) -> TypedSql:  # noqa: C901 - one lin
             return binary(bytes(value).hex())
         case datetime():
             kind = dialect_values.TIMESTAMP
-            return binder.cast(text(value.isoformat(sep=" ")), kind).called(str(value))
+            return binder.cast(text(value.isoformat(sep=" ")), kind).with_name(str(value))
         case date():
             return binder.cast(text(value.isoformat()), dialect_values.DATE)
         case time():
@@ -321,19 +323,19 @@ class Expressions:
         """Return the value of an expression."""
         bind = _BINDERS.get(type(node))
         if bind is None:
-            raise self.refused(node, f"the expression {node.sql('spark')} is not known here")
+            raise self.unsupported(node, f"the expression {node.sql('spark')} is not known here")
         try:
             return bind(self, node)
         except LakewrightError as error:
-            raise self.placed(node, error) from None
+            raise self.with_place(node, error) from None
 
-    def placed(self, node: exp.Expr, error: LakewrightError) -> LakewrightError:
+    def with_place(self, node: exp.Expr, error: LakewrightError) -> LakewrightError:
         """Return an error with the place of an expression, unless it has one."""
         if "line" in error.facts:
             return error
         return self.env.fragment.error(error.message, place_of(node), type(error), **error.facts)
 
-    def refused(self, node: exp.Expr, message: str) -> UnsupportedError:
+    def unsupported(self, node: exp.Expr, message: str) -> UnsupportedError:
         """Return the error for something that does not run in this process."""
         return self.env.fragment.error(message, place_of(node), UnsupportedError)
 
@@ -362,8 +364,8 @@ class Expressions:
 
     def _as_condition(self, node: exp.Expr, value: TypedSql) -> TypedSql:
         if value.type not in {BOOLEAN, NULL}:
-            raise self.placed(node, InvalidInputError(f"{value.name} is {spark_type(value.type)}, not a condition"))
-        return self.cast(value, BOOLEAN).called(value.name)
+            raise self.with_place(node, InvalidInputError(f"{value.name} is {spark_type(value.type)}, not a condition"))
+        return self.cast(value, BOOLEAN).with_name(value.name)
 
     def common(self, values: Sequence[TypedSql]) -> list[TypedSql]:
         """Return values as their common type."""
@@ -420,7 +422,7 @@ class Expressions:
 
     def arithmetic(self, node: exp.Binary) -> TypedSql:
         """Return a sum, difference, product, quotient or rest."""
-        return dialect_casts.calculated(self, _ARITHMETIC[type(node)], self.bind(node.this), self.bind(node.expression))
+        return dialect_casts.calculate(self, _ARITHMETIC[type(node)], self.bind(node.this), self.bind(node.expression))
 
     def bits(self, node: exp.Binary) -> TypedSql:
         """Return a bitwise combination."""
@@ -445,10 +447,10 @@ class Expressions:
         """Return whether two values are equal, less, greater."""
         sign = _COMPARISONS[type(node)]
         if isinstance(node.expression, exp.Any | exp.All):
-            raise self.refused(node, "comparisons with ANY or ALL do not run here")
-        return self._compared(sign, self.bind(node.this), self.bind(node.expression))
+            raise self.unsupported(node, "comparisons with ANY or ALL do not run here")
+        return self._compare(sign, self.bind(node.this), self.bind(node.expression))
 
-    def _compared(self, sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
+    def _compare(self, sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
         spelled = {"<>": "="}.get(sign, sign)
         name = f"({left.name} {spelled} {right.name})"
         one, other = self._comparable(left, right)
@@ -469,9 +471,9 @@ class Expressions:
 
     def logical(self, node: exp.Connector) -> TypedSql:
         """Return AND, OR."""
-        return self._joined(node, "AND" if isinstance(node, exp.And) else "OR", self.bind_condition)
+        return self._join_conditions(node, "AND" if isinstance(node, exp.And) else "OR", self.bind_condition)
 
-    def _joined(self, node: exp.Connector, word: str, bind: Callable[[exp.Expr], TypedSql]) -> TypedSql:
+    def _join_conditions(self, node: exp.Connector, word: str, bind: Callable[[exp.Expr], TypedSql]) -> TypedSql:
         """Return AND or OR of a chain of conditions, without a recursion for each of them."""
         chain, left = list[exp.Expr](), node
         while type(left) is type(node):
@@ -489,27 +491,27 @@ class Expressions:
         There the value of `NOT (a IN (SELECT ...))` is not the opposite of that of `a IN (SELECT ...)`: where nulls
         leave open whether there is a match, both are false.
         """
-        value = self._negated(node.this)
+        value = self._negate(node.this)
         if isinstance(node.this, exp.Is) and value.name.endswith("IS NULL)"):
-            return value.called(value.name[: -len("NULL)")] + "NOT NULL)")
-        return value.called(f"(NOT {value.name})")
+            return value.with_name(value.name[: -len("NULL)")] + "NOT NULL)")
+        return value.with_name(f"(NOT {value.name})")
 
-    def _negated(self, node: exp.Expr) -> TypedSql:
+    def _negate(self, node: exp.Expr) -> TypedSql:
         """Return the SQL of the opposite of a condition, under the name of the condition."""
         inner = node
         while isinstance(inner, exp.Paren):
             inner = inner.this
         match inner:
             case exp.And() | exp.Or():
-                return self._joined(inner, "OR" if isinstance(inner, exp.And) else "AND", self._negated)
+                return self._join_conditions(inner, "OR" if isinstance(inner, exp.And) else "AND", self._negate)
             case exp.Not():
                 value = self.bind_condition(inner.this)
-                return value.called(f"(NOT {value.name})")
+                return value.with_name(f"(NOT {value.name})")
             case exp.In() if inner.args.get("query") is not None:
                 try:
                     return self._in_query(inner, inner.args["query"], negated=True)
                 except LakewrightError as error:
-                    raise self.placed(inner, error) from None
+                    raise self.with_place(inner, error) from None
         value = self.bind(node)
         return TypedSql(f"(NOT {self._as_condition(node, value).sql})", BOOLEAN, value.name)
 
@@ -518,13 +520,13 @@ class Expressions:
         value = self.bind(node.this)
         word = "NULL" if isinstance(node.expression, exp.Null) else node.expression.sql().upper()
         if word not in {"NULL", "TRUE", "FALSE"}:
-            raise self.refused(node, f"IS {word} is not known here")
+            raise self.unsupported(node, f"IS {word} is not known here")
         return TypedSql(f"({value.sql} IS {word})", BOOLEAN, f"({value.name} IS {word})")
 
     def between(self, node: exp.Between) -> TypedSql:
         """Return BETWEEN."""
         value, low, high = (self.bind(node.args[key]) for key in ("this", "low", "high"))
-        at_least, at_most = self._compared(">=", value, low), self._compared("<=", value, high)
+        at_least, at_most = self._compare(">=", value, low), self._compare("<=", value, high)
         name = f"between({value.name}, {low.name}, {high.name})"
         return TypedSql(f"({at_least.sql} AND {at_most.sql})", BOOLEAN, name)
 
@@ -545,7 +547,7 @@ class Expressions:
     def row(self, node: exp.Tuple) -> TypedSql:
         """Return `(a, b)` as a struct."""
         values = [self.bind(one) for one in node.expressions]
-        return self.env.scalar["struct"](self, values).called(self._row_name(values))
+        return self.env.scalar["struct"](self, values).with_name(self._row_name(values))
 
     def _row_name(self, values: list[TypedSql], quote: str = "") -> str:
         fields = self.env.scalar["struct"](self, values).type
@@ -555,9 +557,11 @@ class Expressions:
     def _in_rows(self, node: exp.In) -> TypedSql:
         rows = [[self.bind(one) for one in row.expressions] for row in (node.this, *node.expressions)]
         if len({len(row) for row in rows}) != 1:
-            raise self.placed(node, InvalidInputError("the rows of IN have different numbers of values"))
+            raise self.with_place(node, InvalidInputError("the rows of IN have different numbers of values"))
         if any(_is_null_beside([value.type for value in column]) for column in zip(*rows, strict=True)):
-            raise self.placed(node, InvalidInputError("a NULL inside a row needs a type here: CAST(NULL AS STRING)"))
+            raise self.with_place(
+                node, InvalidInputError("a NULL inside a row needs a type here: CAST(NULL AS STRING)")
+            )
         across = [self.common(column) for column in zip(*rows, strict=True)]
         left, *others = (f"({', '.join(one.sql for one in row)})" for row in zip(*across, strict=True))
         return TypedSql(f"({left} IN ({', '.join(others)}))", BOOLEAN, f"({rows[0][0].name} IN (...))")
@@ -568,7 +572,9 @@ class Expressions:
         values = [self.argument(one) for one in wanted]
         sql, columns = self.subquery(query, self.scope)
         if len(columns) != len(values):
-            raise self.placed(node, InvalidInputError(f"IN takes a query of {len(values)} columns, not {len(columns)}"))
+            raise self.with_place(
+                node, InvalidInputError(f"IN takes a query of {len(values)} columns, not {len(columns)}")
+            )
         pairs = [
             self._comparable(value, TypedSql(column.sql, column.type, column.name))
             for value, column in zip(values, columns, strict=True)
@@ -592,7 +598,7 @@ class Expressions:
     def exists(self, node: exp.Exists) -> TypedSql:
         """Return EXISTS."""
         if not isinstance(node.this, exp.Query):
-            raise self.refused(node, "exists with a lambda does not run here")
+            raise self.unsupported(node, "exists with a lambda does not run here")
         sql, _ = self.subquery(node.this, self.scope)
         return TypedSql(f"EXISTS ({sql})", BOOLEAN, "exists()")
 
@@ -600,7 +606,7 @@ class Expressions:
         """Return a query of one column and at most one row as a value."""
         sql, columns = self.subquery(node, self.scope)
         if len(columns) != 1:
-            raise self.placed(node, InvalidInputError(f"a query as a value has one column, not {len(columns)}"))
+            raise self.with_place(node, InvalidInputError(f"a query as a value has one column, not {len(columns)}"))
         return TypedSql(f"({sql})", columns[0].type, "scalarsubquery()")
 
     def like(self, node: exp.Binary) -> TypedSql:
@@ -611,7 +617,7 @@ class Expressions:
             negated = bool(node.args.get("negate"))
         word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
         if isinstance(node.expression, exp.Any | exp.All):
-            raise self.refused(node, f"{word} ANY and {word} ALL do not run here")
+            raise self.unsupported(node, f"{word} ANY and {word} ALL do not run here")
         left, right = (self.cast(self.bind(one), STRING) for one in (node.this, node.expression))
         name = f"{left.name} {word} {right.name}"
         sql = f"({left.sql} {word} {right.sql} ESCAPE {text_literal(escape)})"
@@ -638,9 +644,9 @@ class Expressions:
         if given is None:
             return self.bind_condition(node)
         try:
-            return self._compared("=", given, self.bind(node))
+            return self._compare("=", given, self.bind(node))
         except LakewrightError as error:
-            raise self.placed(node, error) from None
+            raise self.with_place(node, error) from None
 
     def either(self, node: exp.If) -> TypedSql:
         """Return if(condition, one, other)."""
@@ -685,15 +691,15 @@ class Expressions:
         value, path = self.bind(node.this), node.expression
         steps = path.expressions[1:] if isinstance(path, exp.JSONPath) else [path]
         if not all(isinstance(step, exp.JSONPathKey | exp.JSONPathSubscript) for step in steps):
-            raise self.refused(node, "a path into a variant has keys and positions, such as v:a.b[0]")
+            raise self.unsupported(node, "a path into a variant has keys and positions, such as v:a.b[0]")
         text = "$" + "".join(f"[{step.this}]" if isinstance(step.this, int) else f"['{step.this}']" for step in steps)
         found = self.env.scalar["variant_get"](self, [value, TypedSql("", STRING, text, literal=text)])
-        return found.called(f"variant_get({value.name}, {text})")
+        return found.with_name(f"variant_get({value.name}, {text})")
 
     def array(self, node: exp.Array) -> TypedSql:
         """Return an array of values."""
         if "value_constructor" in node.args:  # `array[0]`, which is read as another thing than a column
-            raise self.refused(node, "a column called array takes backticks here: `array`[0]")
+            raise self.unsupported(node, "a column called array takes backticks here: `array`[0]")
         return self.call("array", list(node.expressions), node)
 
     # ---- functions
@@ -709,7 +715,7 @@ class Expressions:
         if name not in self.env.scalar:
             known = [*self.env.scalar, *self.env.aggregates]
             near = ", ".join(get_close_matches(name, known, n=4, cutoff=0.5))
-            raise self.refused(
+            raise self.unsupported(
                 node, f"the function {name} is not among those checked here" + f"; near are {near}" * bool(near)
             )
         values = [self.argument(one) for one in arguments]
@@ -721,7 +727,7 @@ class Expressions:
     def argument(self, node: exp.Expr) -> TypedSql:
         """Return an argument of a function; one with a name keeps it, for struct."""
         if isinstance(node, exp.Alias):
-            return self.bind(node.this).called(node.alias)
+            return self.bind(node.this).with_name(node.alias)
         if isinstance(node, exp.Lambda):
             return TypedSql("", NULL, "", literal=node)
         return self.bind(node)
@@ -747,15 +753,15 @@ class Expressions:
         inner = self.inside(replace(self.scope, first={})) if self.scope.first else self
         return self.env.aggregates[name](inner, [inner.bind(one) for one in arguments], how)
 
-    def filtered(self, node: exp.Filter) -> TypedSql:
+    def bind_filter(self, node: exp.Filter) -> TypedSql:
         """Return an aggregate function on the rows of FILTER (WHERE ...)."""
         condition = self.bind_condition(node.expression.this)
-        value = self._called(node.this, AggregateCall(condition=condition.sql))
-        return value.called(f"{value.name} FILTER (WHERE {condition.name})")
+        value = self._bind_aggregate(node.this, AggregateCall(condition=condition.sql))
+        return value.with_name(f"{value.name} FILTER (WHERE {condition.name})")
 
     def null_treatment(self, node: exp.Expr) -> TypedSql:
         """Return a function with IGNORE NULLS or RESPECT NULLS."""
-        return self._called(node.this, AggregateCall(ignore_nulls=isinstance(node, exp.IgnoreNulls)))
+        return self._bind_aggregate(node.this, AggregateCall(ignore_nulls=isinstance(node, exp.IgnoreNulls)))
 
     def within_group(self, node: exp.WithinGroup) -> TypedSql:
         """Return percentile_cont(...) WITHIN GROUP (ORDER BY ...) and listagg."""
@@ -763,23 +769,23 @@ class Expressions:
         call = node.this
         name = call.name.lower()
         if name in {"listagg", "string_agg"}:
-            return self._called(call, AggregateCall(order=f" ORDER BY {self.ordered(ordered)[0]}"))
+            return self._bind_aggregate(call, AggregateCall(order=f" ORDER BY {self.bind_order_item(ordered)[0]}"))
         if name != "percentile_cont" or ordered.args.get("desc"):
-            raise self.refused(node, f"{name} WITHIN GROUP does not run here")
+            raise self.unsupported(node, f"{name} WITHIN GROUP does not run here")
         return self._aggregate("percentile", [ordered.this, *call.expressions], AggregateCall())
 
-    def _called(self, node: exp.Expr, how: AggregateCall) -> TypedSql:
+    def _bind_aggregate(self, node: exp.Expr, how: AggregateCall) -> TypedSql:
         if isinstance(node, exp.Filter):
-            return self._called(node.this, replace(how, condition=self.condition(node.expression.this)))
+            return self._bind_aggregate(node.this, replace(how, condition=self.condition(node.expression.this)))
         if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
-            return self._called(node.this, replace(how, ignore_nulls=isinstance(node, exp.IgnoreNulls)))
+            return self._bind_aggregate(node.this, replace(how, ignore_nulls=isinstance(node, exp.IgnoreNulls)))
         if not isinstance(node, exp.Anonymous):
-            raise self.refused(node, f"{node.sql('spark')} is no aggregate function")
+            raise self.unsupported(node, f"{node.sql('spark')} is no aggregate function")
         return self.call(node.name.lower(), list(node.expressions), node, how)
 
     # ---- windows and orders
 
-    def ordered(self, node: exp.Expr) -> tuple[str, str]:
+    def bind_order_item(self, node: exp.Expr) -> tuple[str, str]:
         """Return one item of ORDER BY, in SQL and in Spark's words."""
         inner = node.this if isinstance(node, exp.Ordered) else node
         value = self.bind(inner)
@@ -795,15 +801,15 @@ class Expressions:
             spec = self.windows[alias.name.lower()]
         parts = [self.bind(one) for one in spec.args.get("partition_by") or []]
         order = spec.args.get("order")
-        orders = [self.ordered(one) for one in order.expressions] if order is not None else []
+        orders = [self.bind_order_item(one) for one in order.expressions] if order is not None else []
         frame, shown = self._frame(spec.args.get("spec"), has_order=bool(orders))
         head = f"PARTITION BY {', '.join(part.sql for part in parts)}" if parts else ""
         sort = f"ORDER BY {', '.join(sql for sql, _ in orders)}" if orders else ""
         over = " ".join(part for part in (head, sort, frame) if part)
-        value = self._called(node.this, AggregateCall(over=f" OVER ({over})"))
+        value = self._bind_aggregate(node.this, AggregateCall(over=f" OVER ({over})"))
         told = [f"PARTITION BY {', '.join(part.name for part in parts)}"] if parts else []
         told += [f"ORDER BY {', '.join(text for _, text in orders)}"] if orders else []
-        return value.called(f"{value.name} OVER ({' '.join([*told, shown])})")
+        return value.with_name(f"{value.name} OVER ({' '.join([*told, shown])})")
 
     def _frame(self, spec: exp.Expr | None, *, has_order: bool) -> tuple[str, str]:
         if spec is None:
@@ -909,7 +915,7 @@ _BINDERS: dict[type[exp.Expr], Callable[[Expressions, Any], TypedSql]] = {
     exp.Bracket: Expressions.bracket,
     exp.JSONExtract: Expressions.variant_path,
     exp.Anonymous: Expressions.anonymous,
-    exp.Filter: Expressions.filtered,
+    exp.Filter: Expressions.bind_filter,
     exp.IgnoreNulls: Expressions.null_treatment,
     exp.RespectNulls: Expressions.null_treatment,
     exp.WithinGroup: Expressions.within_group,

@@ -30,7 +30,7 @@ from lakewright.statements.embedded.dialect_values import (
 )
 from lakewright.statements.embedded.scalar_functions import NUMBERS, TEXTS, TIMES
 from lakewright.statements.embedded.variant_functions import VARIANTS
-from lakewright.statements.spark_grammar import parsed, place_of
+from lakewright.statements.spark_grammar import parse_fragment, place_of
 from lakewright.statements.sql_text import Args, Fragment
 
 # ---- Functions that return rows --------------------------------------------------------------------------------------
@@ -43,10 +43,10 @@ def is_generator(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES
 
 
-def generated(binder: Binder, call: exp.Expr) -> tuple[str, list[ScopedColumn], bool]:
+def bind_generator(binder: Binder, call: exp.Expr) -> tuple[str, list[ScopedColumn], bool]:
     """Return the query of a generator, its columns, and whether a row without elements gives one row of nulls."""
     if not is_generator(call):
-        raise binder.refused(call, f"{call.sql('spark')} makes no rows here; {', '.join(sorted(_NAMES))} do")
+        raise binder.unsupported(call, f"{call.sql('spark')} makes no rows here; {', '.join(sorted(_NAMES))} do")
     name = call.name.lower()
     value = binder.bind(call.expressions[0])
     kind, columns = value.type, []
@@ -81,9 +81,9 @@ def table_function(binder: Binder, call: exp.Anonymous) -> Bound:
         sql = f'SELECT range AS "c0" FROM range({", ".join(values)})'  # noqa: S608 - numbers
         return Bound(sql, [ScopedColumn("id", '"c0"', LONG)])
     if is_generator(call):
-        sql, columns, _ = generated(binder, call)
+        sql, columns, _ = bind_generator(binder, call)
         return Bound(sql, columns)
-    raise binder.refused(call, f"the table function {call.name} does not run here; range and explode do")
+    raise binder.unsupported(call, f"the table function {call.name} does not run here; range and explode do")
 
 
 # ---- Queries ---------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Queries:
         """Return a name that no other relation of the statement has."""
         return f"r{next(self.aliases)}"
 
-    def refused(self, node: exp.Expr, message: str) -> UnsupportedError:
+    def unsupported(self, node: exp.Expr, message: str) -> UnsupportedError:
         """Return the error for something that does not run in this process."""
         return self.env.fragment.error(message, place_of(node), UnsupportedError)
 
@@ -148,30 +148,32 @@ class Queries:
         """Return a query."""
         for key, value in node.args.items():
             if value and key not in _CLAUSES:
-                raise self.refused(node, f"{key.rstrip('_').upper().replace('_', ' ')} in a query does not run here")
+                raise self.unsupported(
+                    node, f"{key.rstrip('_').upper().replace('_', ' ')} in a query does not run here"
+                )
         if (with_ := node.args.get("with_")) is not None:
             return self._with(node, with_, outer)
         match node:
             case exp.Subquery() | exp.Paren():
-                return self._arranged(node, self.query(node.this, outer))
+                return self._with_order_and_limit(node, self.query(node.this, outer))
             case exp.Select():
                 return _Block(self, node, QueryScope(outer)).bound()
             case exp.SetOperation():
-                return self._arranged(node, self._set_operation(node, outer))
+                return self._with_order_and_limit(node, self._set_operation(node, outer))
             case exp.Values():
                 return self._values(node, outer)
             case exp.Table():
                 return self.query(exp.select("*").from_(node), outer)
-        raise self.refused(node, "this is no query that runs here")
+        raise self.unsupported(node, "this is no query that runs here")
 
     def _with(self, node: exp.Expr, with_: exp.Expr, outer: QueryScope | None) -> Bound:
         if with_.args.get("recursive"):
-            raise self.refused(node, "WITH RECURSIVE does not run here")
+            raise self.unsupported(node, "WITH RECURSIVE does not run here")
         inner, parts = self, []
         for cte in with_.expressions:
             bound = inner.query(cte.this, outer)
             names = [one.name for one in cte.args["alias"].args.get("columns") or []]
-            columns = self.renamed(cte, bound.columns, names)
+            columns = self.rename_columns(cte, bound.columns, names)
             alias = self.alias()
             parts.append(f"{alias} AS ({bound.sql})")
             inner = replace(inner, ctes={**inner.ctes, cte.alias.lower(): (alias, columns)})
@@ -181,7 +183,9 @@ class Queries:
         sql = f"WITH {', '.join(parts)} SELECT * FROM ({bound.sql}) AS {self.alias()}"  # noqa: S608 - bound
         return Bound(sql, bound.columns)
 
-    def renamed(self, node: exp.Expr, columns: Sequence[ScopedColumn], names: Sequence[str]) -> list[ScopedColumn]:
+    def rename_columns(
+        self, node: exp.Expr, columns: Sequence[ScopedColumn], names: Sequence[str]
+    ) -> list[ScopedColumn]:
         """Return columns with the names of `t(a, b)`."""
         if names and len(names) != len(columns):
             raise self.wrong(node, f"{len(names)} names are given for {len(columns)} columns")
@@ -191,7 +195,7 @@ class Queries:
             else list(columns)
         )
 
-    def _arranged(self, node: exp.Expr, bound: Bound) -> Bound:
+    def _with_order_and_limit(self, node: exp.Expr, bound: Bound) -> Bound:
         """Return a query with the ORDER BY and LIMIT that stand behind it."""
         order, alias = node.args.get("order"), self.alias()
         tail = self.limits(node)
@@ -200,7 +204,7 @@ class Queries:
         scope = QueryScope(None, [inner_relation(alias, (), [(c.name, c.sql, c.type) for c in bound.columns])])
         binder = self.expressions(scope)
         given = order.expressions if order is not None else []
-        items = [_ordinal(one, len(bound.columns)) or binder.ordered(one)[0] for one in given]
+        items = [_ordinal(one, len(bound.columns)) or binder.bind_order_item(one)[0] for one in given]
         sort = f" ORDER BY {', '.join(items)}" if items else ""
         sql = f"SELECT * FROM ({bound.sql}) AS {alias}{sort}{tail}"  # noqa: S608 - bound
         return Bound(sql, bound.columns)
@@ -233,7 +237,7 @@ class Queries:
     def _set_operation(self, node: exp.SetOperation, outer: QueryScope | None) -> Bound:
         left, right = self.query(node.this, outer), self.query(node.expression, outer)
         if node.args.get("by_name"):
-            raise self.refused(node, "UNION BY NAME does not run here")
+            raise self.unsupported(node, "UNION BY NAME does not run here")
         if len(left.columns) != len(right.columns):
             counts = f"{len(left.columns)} and {len(right.columns)}"
             raise self.wrong(node, f"both sides must have the same number of columns, not {counts}")
@@ -244,7 +248,7 @@ class Queries:
             try:
                 both = binder.common(values)
             except LakewrightError as error:
-                raise binder.placed(node, error) from None
+                raise binder.with_place(node, error) from None
             kinds.append(both[0].type)
             for side, value in zip(sides, both, strict=True):
                 side.append(f'{value.sql} AS "c{number}"')
@@ -273,7 +277,7 @@ class Queries:
         columns = [
             ScopedColumn(f"col{number}", f'"c{number - 1}"', one[0].type) for number, one in enumerate(across, 1)
         ]
-        return Bound(" UNION ALL ".join(texts), self.renamed(node, columns, names))
+        return Bound(" UNION ALL ".join(texts), self.rename_columns(node, columns, names))
 
 
 def _ordinal(node: exp.Expr, count: int) -> str | None:
@@ -299,12 +303,12 @@ class _Block:
         """Return the query."""
         node, args = self.node, self.node.args
         self._from(args.get("from_"), args.get("joins") or [], args.get("laterals") or [])
-        wanted = self._generated(node.expressions)
+        wanted = self._expand_generators(node.expressions)
         windows = {one.name.lower(): one for one in args.get("windows") or []}
         binder = self.queries.expressions(self.scope, windows)
         where = f" WHERE {binder.condition(args['where'].this)}" if args.get("where") else ""
         self._select(binder, wanted)
-        named = self._named()
+        named = self._columns_by_name()
         after = self.queries.expressions(replace(self.scope, first=named), windows)
         group = self._group(args.get("group"), binder)
         having = f" HAVING {after.condition(args['having'].this)}" if args.get("having") else ""
@@ -313,7 +317,7 @@ class _Block:
         chosen = ", ".join(f'{value.sql} AS "c{n}"' for n, value in enumerate(self.items))
         distinct = args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
-            raise self.queries.refused(node, "DISTINCT ON does not run here")
+            raise self.queries.unsupported(node, "DISTINCT ON does not run here")
         sql = f"SELECT {'DISTINCT ' if distinct is not None else ''}{chosen}{self.from_}{where}{group}{having}{tail}"
         return Bound(sql, columns)
 
@@ -336,7 +340,7 @@ class _Block:
         names = [one.name for one in given.args.get("columns") or []] if given is not None else []
         for clause in ("sample", "pivots", "match_recognize"):
             if node.args.get(clause):
-                raise self.queries.refused(node, f"{clause.upper()} does not run here")
+                raise self.queries.unsupported(node, f"{clause.upper()} does not run here")
         match node:
             case exp.Table() if isinstance(node.this, exp.Anonymous):
                 bound = table_function(self.queries.expressions(QueryScope()), node.this)
@@ -365,7 +369,7 @@ class _Block:
     def _relation(
         self, node: exp.Expr, alias: str, name: tuple[str, ...], columns: list[ScopedColumn], names: list[str]
     ) -> ScopedRelation:
-        renamed = self.queries.renamed(node, columns, names)
+        renamed = self.queries.rename_columns(node, columns, names)
         return inner_relation(alias, name, [(column.name, column.sql, column.type) for column in renamed])
 
     def _join(self, join: exp.Expr) -> None:
@@ -374,7 +378,7 @@ class _Block:
         sql, right = self._item(join.this)
         word = _JOINED.get(kind if kind in {"SEMI", "ANTI"} else side)
         if word is None:
-            raise self.queries.refused(join, f"{side} {kind} JOIN does not run here")
+            raise self.queries.unsupported(join, f"{side} {kind} JOIN does not run here")
         left = QueryScope(
             self.scope.outer, list(self.scope.relations), dict(self.scope.merged), list(self.scope.hidden)
         )
@@ -415,7 +419,7 @@ class _Block:
     def _generator(self, call: exp.Expr, given: exp.Expr | None, *, outer: bool) -> ScopedRelation:
         binder, alias = self.queries.expressions(self.scope), self.queries.alias()
         names = [one.name for one in given.args.get("columns") or []] if given is not None else []
-        sql, columns, is_outer = generated(binder, call)
+        sql, columns, is_outer = bind_generator(binder, call)
         joined = "LEFT JOIN" if outer or is_outer else "JOIN"
         lateral = f"LATERAL ({sql}) AS {alias}"
         if not self.from_:
@@ -428,7 +432,7 @@ class _Block:
         self.scope.relations.append(relation)
         return relation
 
-    def _generated(self, items: Sequence[exp.Expr]) -> list[exp.Expr | ScopedRelation]:
+    def _expand_generators(self, items: Sequence[exp.Expr]) -> list[exp.Expr | ScopedRelation]:
         """Return the items of SELECT with each generator, such as explode, as a relation of its own."""
         out: list[exp.Expr | ScopedRelation] = []
         for item in items:
@@ -437,7 +441,7 @@ class _Block:
                 out.append(item)
                 continue
             if self.node.args.get("group") is not None:
-                raise self.queries.refused(item, "explode beside GROUP BY does not run here: explode in a subquery")
+                raise self.queries.unsupported(item, "explode beside GROUP BY does not run here: explode in a subquery")
             names = [one.name for one in item.expressions] if isinstance(item, exp.Aliases) else []
             names = [item.alias] if isinstance(item, exp.Alias) else names
             alias = exp.TableAlias(columns=[exp.to_identifier(name) for name in names])
@@ -457,7 +461,7 @@ class _Block:
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
                 self.items += self._qualified_star(binder, item)
             elif isinstance(item, exp.Alias):
-                value = binder.bind(item.this).called(item.alias)
+                value = binder.bind(item.this).with_name(item.alias)
                 self.items.append(value)
                 self.scope.last.setdefault(item.alias.lower(), value)
             else:
@@ -468,7 +472,7 @@ class _Block:
     def _qualified_star(self, binder: Expressions, item: exp.Column) -> list[TypedSql]:
         parts = [part.name for part in item.parts[:-1]]
         try:
-            columns = self.scope.named(parts).columns
+            columns = self.scope.find_relation(parts).columns
         except InvalidInputError as error:
             value = None
             if len(parts) == 1:
@@ -477,19 +481,19 @@ class _Block:
                 )
             if value is not None and pa.types.is_struct(value.type):
                 return [binder.field_of(value, one.name) for one in value.type]
-            raise binder.placed(item, error) from None
+            raise binder.with_place(item, error) from None
         return self._star(item.this, columns)
 
     def _star(self, star: exp.Expr, columns: Sequence[ScopedColumn]) -> list[TypedSql]:
         if star.args.get("replace") or star.args.get("rename"):
-            raise self.queries.refused(star, "* REPLACE and * RENAME do not run here")
+            raise self.queries.unsupported(star, "* REPLACE and * RENAME do not run here")
         left_out = {one.name.lower() for one in star.args.get("except_") or star.args.get("except") or []}
         missing = left_out - {column.name.lower() for column in columns}
         if missing:
             raise self.queries.wrong(star, f"* EXCEPT names {', '.join(sorted(missing))}, which is no column here")
         return [column.value(column.name) for column in columns if column.name.lower() not in left_out]
 
-    def _named(self) -> dict[str, TypedSql]:
+    def _columns_by_name(self) -> dict[str, TypedSql]:
         """Return the columns of the result by name; a name that two have is left out."""
         names = [value.name.lower() for value in self.items]
         return {name: value for name, value in zip(names, self.items, strict=True) if names.count(name) == 1}
@@ -562,5 +566,5 @@ def translate(query: Fragment, args: Args, sources: Sources, zone: str) -> Trans
     """Return a query for DuckDB that means what Spark means."""
     functions = Functions()
     env = TranslationContext(query, args, Casts(functions, zone), functions, _SCALAR, AGGREGATES)
-    bound = Queries(env, sources).query(parsed(query))
+    bound = Queries(env, sources).query(parse_fragment(query))
     return Translated(bound, functions.needed.values())

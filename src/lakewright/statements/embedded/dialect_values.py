@@ -61,7 +61,7 @@ def decimal(precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def bounded(precision: int, scale: int) -> pa.DataType:
+def bounded_decimal(precision: int, scale: int) -> pa.DataType:
     """Return a decimal type with at most 38 digits, before the point as well as after it."""
     return pa.decimal128(min(precision, PRECISION_MAX), min(scale, PRECISION_MAX))
 
@@ -209,7 +209,7 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
             return DOUBLE
         one, other = as_decimal(left), as_decimal(right)
         scale = max(one.scale, other.scale)
-        return bounded(max(one.precision - one.scale, other.precision - other.scale) + scale, scale)
+        return bounded_decimal(max(one.precision - one.scale, other.precision - other.scale) + scale, scale)
     wider = max(left, right, key=_NUMBERS.index)
     return DOUBLE if wider == FLOAT else wider
 
@@ -267,11 +267,11 @@ class TypedSql:
     name: str
     literal: object = None  # the value, of a literal
 
-    def typed(self, kind: pa.DataType) -> TypedSql:
+    def with_type(self, kind: pa.DataType) -> TypedSql:
         """Return it after a cast that DuckDB does as Spark does."""
         return self if kind == self.type else replace(self, sql=f"CAST({self.sql} AS {duckdb_type(kind)})", type=kind)
 
-    def called(self, name: str) -> TypedSql:
+    def with_name(self, name: str) -> TypedSql:
         """Return it under another name."""
         return replace(self, name=name)
 
@@ -383,7 +383,7 @@ class Binder(Protocol):
     def named_type(self, text: str) -> pa.DataType:
         """Return the type that a text names."""
 
-    def refused(self, node: exp.Expr, message: str) -> UnsupportedError:
+    def unsupported(self, node: exp.Expr, message: str) -> UnsupportedError:
         """Return the error for something that does not run in this process."""
 
     def lambda_body(self, node: exp.Lambda, *kinds: pa.DataType) -> tuple[str, TypedSql]:
@@ -493,7 +493,7 @@ class QueryScope:
     def _matching(self, parts: Sequence[str]) -> list[ScopedRelation]:
         return [relation for relation in self.relations if relation.matches(parts)]
 
-    def named(self, parts: Sequence[str]) -> ScopedRelation:
+    def find_relation(self, parts: Sequence[str]) -> ScopedRelation:
         """Return the relation of a name, for `t.*`."""
         found = self._matching(parts)
         if len(found) == 1:

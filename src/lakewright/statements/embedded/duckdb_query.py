@@ -38,7 +38,7 @@ from lakewright.statements.embedded.dialect_values import (
     plain_type,
     quoted,
 )
-from lakewright.statements.spark_grammar import FragmentKind, args_by_name, marks_by_name, parsed
+from lakewright.statements.spark_grammar import FragmentKind, args_by_name, marks_by_name, parse_fragment
 from lakewright.statements.sql_session import Session
 from lakewright.statements.sql_text import Args, E, Fragment, caret_at, place_before
 from lakewright.statements.table_lookup import Lookup
@@ -80,9 +80,9 @@ def part_of(bound: BoundStatement, number: int, statement: Fragment, args: Args)
     """Return a slice of a statement as it is written for a query."""
     own = bound.pieces[number].fragment
     names = bound.changes(number, relation_name)
-    text = own.replaced(names)
+    text = own.replace_at(names)
     marks = marks_by_name(text, own, statement, args)
-    return TextPart(own, Fragment(text, 0, len(text)).replaced(marks), (names, marks))
+    return TextPart(own, Fragment(text, 0, len(text)).replace_at(marks), (names, marks))
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ _OPEN_LOCK = threading.Lock()  # held by who interrupts, so that no connection i
 
 
 @contextmanager
-def connected(settings: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_connection(settings: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a connection for one statement; what it spills is removed with it."""
     with tempfile.TemporaryDirectory(prefix="lakewright-sql-", ignore_cleanup_errors=True) as spill:
         given: dict[str, str | bool | int | float | list[str]] = {"temp_directory": spill}
@@ -388,9 +388,9 @@ class StatementSources:
         own = StatementSources(self.views, {}, self.missing, _views_open=(*self._views_open, name))
         own.add(bound.relations)
         found = replace(queries, env=replace(queries.env, fragment=fragment), sources=own, ctes={}).query(
-            parsed(fragment)
+            parse_fragment(fragment)
         )
-        columns = queries.renamed(table, found.columns, view.columns)
+        columns = queries.rename_columns(table, found.columns, view.columns)
         # The relations of the view may have the names of others, so they get their own.
         sql = found.sql
         for used in own._opened:
@@ -400,16 +400,16 @@ class StatementSources:
             self._opened.add(fresh)
         return QuerySource((table.name,), tuple((one.name, one.sql, one.type) for one in columns), f"({sql})")
 
-    def described(self) -> list[str]:
+    def describe_sources(self) -> list[str]:
         """Return what is read of each table."""
         return [one.describe() for name in sorted(self._opened) if (one := self.rows[name]).describe is not None]
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Make the rows that the query reads known to DuckDB."""
         for name in self._opened:
-            connection.register(name, self._watched(self.rows[name]))
+            connection.register(name, self._watch_errors(self.rows[name]))
 
-    def _watched(self, rows: ArrowRows) -> ArrowRows:
+    def _watch_errors(self, rows: ArrowRows) -> ArrowRows:
         """Return rows that note why they cannot be read: on its way through DuckDB an error becomes a text."""
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -451,19 +451,19 @@ class PreparedQuery:
     @contextmanager
     def rows(self) -> Iterator[pa.RecordBatchReader]:
         """Run the query and return its rows, which can be read while the `with` block lasts."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             yield read(connection, self.translated.bound.sql, self.columns)
 
-    def explained(self) -> str:
+    def explain_plan(self) -> str:
         """Return the plan of DuckDB, and what is read of each table."""
-        with self._connected() as connection:
+        with self._connect() as connection:
             plan = explain(connection, self.translated.bound.sql)
-        return "\n".join([plan, *self.sources.described()])
+        return "\n".join([plan, *self.sources.describe_sources()])
 
     @contextmanager
-    def _connected(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
         try:
-            with connected(self.settings) as connection:
+            with open_connection(self.settings) as connection:
                 self.sources.register(connection)
                 add_functions(connection, self.translated.functions)
                 yield connection
@@ -496,11 +496,11 @@ class DuckDBEvaluation:
     ) -> PreparedQuery:
         """Return the query of the text that `compose` makes of slices, over their relations and more rows by name."""
 
-        def composed(parts: Sequence[TextPart]) -> str:
+        def compose_parts(parts: Sequence[TextPart]) -> str:
             texts = {part.own: part.text for part in parts}
             return compose(lambda part: part if isinstance(part, str) else texts[part])
 
-        text = Composed.of(bound, self.statement, self.args, composed)
+        text = Composed.of(bound, self.statement, self.args, compose_parts)
         sources = StatementSources(self.views, {name.lower(): rows for name, rows in (more or {}).items()})
         sources.missing = lambda table: self._missing(bound, table)
         sources.add(bound.relations)

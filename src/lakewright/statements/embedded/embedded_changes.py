@@ -72,7 +72,7 @@ def change_rows(evaluation: DuckDBEvaluation, statement: Update | Delete | Merge
     """Change the rows of a table as a statement says, in one snapshot."""
     table = in_zone(evaluation, evaluation.session.changeable(statement.table))
     if isinstance(statement, MergeInto):
-        table = _evolved(evaluation, table, statement)
+        table = _evolve_target(evaluation, table, statement)
     work = _Change(evaluation, table, statement)
     verb = None if isinstance(statement, MergeInto) else work.verb()
     if verb is not None and verb.values is None:
@@ -82,7 +82,7 @@ def change_rows(evaluation: DuckDBEvaluation, statement: Update | Delete | Merge
     return run_change(table.store, work.prepare, operation=type(statement).__name__.upper())
 
 
-def _evolved(evaluation: DuckDBEvaluation, table: FileStoreTable, merge: MergeInto) -> FileStoreTable:
+def _evolve_target(evaluation: DuckDBEvaluation, table: FileStoreTable, merge: MergeInto) -> FileStoreTable:
     """Add the columns of the source that the table lacks, for clauses that take all columns."""
     how = SchemaMerge.of(evaluation.session, evaluation.lookup, merge.table, always=merge.evolve)
     if not how.adds or all(clause.assignments is not None for clause in merge.clauses):
@@ -174,14 +174,14 @@ class _Attempt:
         parts = self._parts()
         query = self.query(parts)
         if not parts and not plan.inserts:
-            return PreparedChange(way=change_method(store))
+            return PreparedChange(method=change_method(store))
         with query.rows() as rows:
             names = [GROUP, POSITION, *(source_name(at) for at in range(len(plan.decided.source_columns)))]
-            grouped = _grouped((batch.rename_columns(names) for batch in rows), parts)
+            grouped = _group_by_part((batch.rename_columns(names) for batch in rows), parts)
             if store.schema.primary_keys:
-                return self._keyed(grouped)
+                return self._write_keyed_changes(grouped)
             if self.base is None:
-                return self._inserted(grouped)
+                return self._insert_into_empty(grouped)
             job = ChangeJob.on(store, self.base)
             known = with_all_columns(job, parts)
             task = change_task(known, MergeTask(store, plan.decided, known.store), inserts=store)
@@ -230,29 +230,29 @@ class _Attempt:
         def batches() -> Iterator[pa.RecordBatch]:
             schemas = FileSchemas(store)
             for number, part in enumerate(parts):
-                for one in self._located(part, columns, schemas):
+                for one in self._locate_part_rows(part, columns, schemas):
                     place = [pa.array(np.full(len(one.positions), number), pa.int32()), pa.array(one.positions)]
                     values = [one.rows.column(name) for name in columns]
                     yield pa.RecordBatch.from_arrays([*place, *values], schema=schema)
 
         return ArrowRows.of(schema, batches)
 
-    def _located(self, part: DataSplit, columns: list[str], schemas: FileSchemas) -> Iterator[LocatedRows]:
+    def _locate_part_rows(self, part: DataSplit, columns: list[str], schemas: FileSchemas) -> Iterator[LocatedRows]:
         if self.store.schema.primary_keys:
             return locate_merged(self.store, part, columns or self.store.schema.primary_keys, self.predicate)
         return locate_rows(self.store, part, columns, self.predicate, schemas=schemas)
 
     # ---- applying it
 
-    def _inserted(self, rows: MatchedRows) -> PreparedChange:
+    def _insert_into_empty(self, rows: MatchedRows) -> PreparedChange:
         """Insert rows into a table that has no snapshot."""
         job = WriteJob.new(self.store)
         task = inserting_rows(job, MergeTask(self.store, self.plan.decided))
         done = insert_rows(_Here(), job, lambda: task(_ONLY, rows))
         messages = tuple(message for one in done.applied for message in one.messages)
-        return PreparedChange(messages, inserted=done.inserted, way=change_method(self.store))
+        return PreparedChange(messages, inserted=done.inserted, method=change_method(self.store))
 
-    def _keyed(self, rows: MatchedRows) -> PreparedChange:
+    def _write_keyed_changes(self, rows: MatchedRows) -> PreparedChange:
         """Write the changes of a primary-key table, then its new rows."""
         decided = self.plan.decided
         with KeyedWriter(self.store) as writer:
@@ -280,7 +280,7 @@ class _Attempt:
             write_decision(writer, chunk.target, decided.decide(chunk.target, chunk.source, pairs))
 
 
-def _grouped(batches: Iterable[pa.RecordBatch], parts: Sequence[DataSplit]) -> MatchedRows:
+def _group_by_part(batches: Iterable[pa.RecordBatch], parts: Sequence[DataSplit]) -> MatchedRows:
     """Yield groups with their rows, given rows ordered by group; each must be consumed before the next one."""
     for number, runs in groupby(_runs(batches), key=itemgetter(0)):
         yield (None if number is None else parts[number]), (run for _, run in runs)
@@ -318,7 +318,7 @@ class _Here:
 @dataclass(frozen=True, slots=True)
 class _Answer:
     payloads: Sequence[bytes]
-    way: str = ""
+    method: str = ""
 
     def has_losers(self) -> bool:
         return False

@@ -18,7 +18,7 @@ from lakewright.spec.arrow_types import from_arrow_type
 from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.table_options import TableOptions
 from lakewright.statements.bind_tables import BoundStatement, bind
-from lakewright.statements.catalog_commands import described, shown_type
+from lakewright.statements.catalog_commands import describe_columns, shown_type
 from lakewright.statements.embedded.dialect_values import INTERVALS, NULL, spark_type
 from lakewright.statements.embedded.duckdb_query import (
     ZONE,
@@ -299,7 +299,7 @@ class SQLContext(Context[pa.Table]):
                 return self._explain(statement, args)
             case DescribeQuery():
                 columns = self._evaluation(statement.text, args).query(statement.query).columns
-                return described((one.name, _shown_type(one.type)) for one in columns)
+                return describe_columns((one.name, _shown_type(one.type)) for one in columns)
             case CreateView():
                 return self._create_view(statement, args)
             case Native() if (name := _dropped_view(statement.text)) in self._views:
@@ -310,7 +310,7 @@ class SQLContext(Context[pa.Table]):
 
     def _explain(self, statement: Explain, args: Args) -> pa.Table:
         ready = self._evaluation(statement.text, args).query(statement.query)
-        return pa.table({"plan": [ready.explained()]})
+        return pa.table({"plan": [ready.explain_plan()]})
 
     def _create_view(self, view: CreateView, args: Args) -> pa.Table:
         name = view.name.lower()

@@ -111,13 +111,13 @@ class CsvText:
         out: list[str | None] = []
         at = 0
         while (found := self._field.match(text, at)) is not None:
-            out.append(self._plain(found[2]) if found[1] is None else self._unescaped(found[1]))
+            out.append(self._plain(found[2]) if found[1] is None else self._unescape(found[1]))
             at = found.end()
             if found[3] != self.sep:
                 return out
         return None
 
-    def _unescaped(self, text: str) -> str:
+    def _unescape(self, text: str) -> str:
         if self._doubles:
             return text.replace(self.quote * 2, self.quote)
         if self.escape not in text:
@@ -129,14 +129,14 @@ class CsvText:
 
     def lines(self, columns: list[pa.Array]) -> Iterator[str]:
         """Yield the lines of columns of texts."""
-        ready = [self._written(column) for column in columns]
+        ready = [self._quote_fields(column) for column in columns]
         yield from pc.binary_join_element_wise(*ready, self.sep).to_pylist()
 
     def header(self, names: Iterable[str]) -> str:
         """Return the line of the names of columns."""
         return next(self.lines([pa.array([name]) for name in names]))
 
-    def _written(self, column: pa.Array) -> pa.Array:
+    def _quote_fields(self, column: pa.Array) -> pa.Array:
         special = "".join(map(re.escape, (self.sep, self.quote)))
         needs = pc.match_substring_regex(column, rf"[{special}\r\n]|^\s*$")
         needs = pc.or_(needs, pc.equal(column, self.null))

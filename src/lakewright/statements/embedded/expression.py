@@ -12,14 +12,14 @@ from sqlglot import exp
 from lakewright.dml.assignments import ColumnExpression, ColumnRef, ColumnScope, MergeSide
 from lakewright.errors import ColumnNotExistException, InvalidInputError
 from lakewright.spec import argument_checks
-from lakewright.statements.change_query import mentioned
+from lakewright.statements.change_query import mentioned_columns
 from lakewright.statements.embedded.dialect_queries import translate
 from lakewright.statements.embedded.duckdb_query import (
     ZONE,
     ArrowRows,
     StatementSources,
     add_functions,
-    connected,
+    open_connection,
     read,
     time_zone,
 )
@@ -38,7 +38,9 @@ class SQLExpression(ColumnExpression):
     def needs(self, scope: ColumnScope) -> Iterable[ColumnRef]:
         """Return the columns whose names occur in it."""
         refs = scope.refs()
-        names = mentioned([Fragment(self.text, 0, len(self.text))], list(dict.fromkeys(ref.name for ref in refs)))
+        names = mentioned_columns(
+            [Fragment(self.text, 0, len(self.text))], list(dict.fromkeys(ref.name for ref in refs))
+        )
         return [ref for ref in refs if ref.name in names]
 
     def evaluate(self, visible: pa.Table, sides: Mapping[MergeSide, pa.Table | None], rows: int) -> pa.ChunkedArray:
@@ -64,7 +66,7 @@ class SQLExpression(ColumnExpression):
                 f"expr({self.text!r}) reads the column {error.column!r}, which is unknown here; there are {known}",
                 column=error.column,
             ) from None
-        with connected(settings) as connection:
+        with open_connection(settings) as connection:
             sources.register(connection)
             add_functions(connection, done.functions)
             return read(connection, done.bound.sql, done.bound.columns).read_all().column(0)

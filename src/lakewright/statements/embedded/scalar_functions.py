@@ -25,7 +25,7 @@ from lakewright.statements.embedded.dialect_values import (
     Binder,
     Function,
     TypedSql,
-    bounded,
+    bounded_decimal,
     duckdb_type,
     is_decimal,
     is_integral,
@@ -38,7 +38,7 @@ from lakewright.statements.embedded.dialect_values import (
 # ---- Functions by template -------------------------------------------------------------------------------------------
 
 
-def named(name: str, values: Sequence[TypedSql]) -> str:
+def spark_name(name: str, values: Sequence[TypedSql]) -> str:
     """Return Spark's name of a call."""
     return f"{name}({', '.join(value.name for value in values)})"
 
@@ -50,7 +50,7 @@ def template(name: str, text: str, gives: pa.DataType, *takes: pa.DataType) -> F
         if len(values) != len(takes):
             raise InvalidInputError(f"{name} takes {len(takes)} arguments, not {len(values)}")
         done = [binder.cast(value, kind) for value, kind in zip(values, takes, strict=True)]
-        return TypedSql(text.format(*(one.sql for one in done)), gives, named(name, values))
+        return TypedSql(text.format(*(one.sql for one in done)), gives, spark_name(name, values))
 
     return function
 
@@ -91,7 +91,7 @@ def _number(binder: Binder, value: TypedSql, name: str) -> TypedSql:
 
 def _abs(binder: Binder, values: list[TypedSql]) -> TypedSql:
     value = _number(binder, values[0], "abs")
-    return TypedSql(f"CAST(abs({value.sql}) AS {duckdb_type(value.type)})", value.type, named("abs", values))
+    return TypedSql(f"CAST(abs({value.sql}) AS {duckdb_type(value.type)})", value.type, spark_name("abs", values))
 
 
 def _whole(name: str) -> Function:
@@ -104,7 +104,7 @@ def _whole(name: str) -> Function:
             return TypedSql(f"CAST({value.sql} AS BIGINT)", LONG, shown)
         if not is_decimal(value.type):
             return TypedSql(f"CAST({name}({value.sql}) AS BIGINT)", LONG, shown)
-        kind = bounded(value.type.precision - value.type.scale + 1, 0)
+        kind = bounded_decimal(value.type.precision - value.type.scale + 1, 0)
         return TypedSql(f"CAST({name}({value.sql}) AS {duckdb_type(kind)})", kind, shown)
 
     return function
@@ -123,14 +123,14 @@ def _round(name: str) -> Function:
             scale = min(max(digits, 0), value.type.scale)
             if digits < 0:
                 raise InvalidInputError(f"{name} of a decimal to tens does not run here")
-            kind = bounded(value.type.precision - value.type.scale + scale + 1, scale)
+            kind = bounded_decimal(value.type.precision - value.type.scale + scale + 1, scale)
             if scale == value.type.scale or name == "round":
-                return TypedSql(value.typed(kind).sql, kind, shown)
+                return TypedSql(value.with_type(kind).sql, kind, shown)
             call = binder.functions.call(dialect_casts.rounded_half_even, kind, [value], kind.precision, scale)
             return TypedSql(call, kind, shown)
         if is_integral(value.type):
             if digits >= 0:
-                return value.called(shown)
+                return value.with_name(shown)
             return TypedSql(
                 binder.functions.call(dialect_casts.rounded_integer, value.type, [value], digits, mode),
                 value.type,
@@ -145,34 +145,34 @@ def _round(name: str) -> Function:
 def _arithmetic(name: str, sign: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         left, right = values
-        return dialect_casts.calculated(binder, sign, left, right).called(named(name, values))
+        return dialect_casts.calculate(binder, sign, left, right).with_name(spark_name(name, values))
 
     return function
 
 
 def _pmod(binder: Binder, values: list[TypedSql]) -> TypedSql:
-    rest = dialect_casts.calculated(binder, "%", *values)
+    rest = dialect_casts.calculate(binder, "%", *values)
     divisor = binder.cast(values[1], rest.type) if not is_decimal(rest.type) else values[1]
-    again = dialect_casts.calculated(binder, "%", dialect_casts.calculated(binder, "+", rest, divisor), divisor)
-    sql = f"CASE WHEN {rest.sql} < 0 THEN {again.typed(rest.type).sql} ELSE {rest.sql} END"
-    return TypedSql(sql, rest.type, named("pmod", values))
+    again = dialect_casts.calculate(binder, "%", dialect_casts.calculate(binder, "+", rest, divisor), divisor)
+    sql = f"CASE WHEN {rest.sql} < 0 THEN {again.with_type(rest.type).sql} ELSE {rest.sql} END"
+    return TypedSql(sql, rest.type, spark_name("pmod", values))
 
 
 def _try_divide(binder: Binder, values: list[TypedSql]) -> TypedSql:
     left, right = values
     safe = TypedSql(f"nullif({right.sql}, 0)", right.type, right.name)
-    return dialect_casts.calculated(binder, "/", left, safe).called(named("try_divide", values))
+    return dialect_casts.calculate(binder, "/", left, safe).with_name(spark_name("try_divide", values))
 
 
 def _negative(binder: Binder, values: list[TypedSql]) -> TypedSql:
     value = _number(binder, values[0], "negative")
-    return TypedSql(f"CAST(-({value.sql}) AS {duckdb_type(value.type)})", value.type, named("negative", values))
+    return TypedSql(f"CAST(-({value.sql}) AS {duckdb_type(value.type)})", value.type, spark_name("negative", values))
 
 
 def _extreme(name: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         done = binder.common(values)
-        return TypedSql(f"{name}({', '.join(one.sql for one in done)})", done[0].type, named(name, values))
+        return TypedSql(f"{name}({', '.join(one.sql for one in done)})", done[0].type, spark_name(name, values))
 
     return function
 
@@ -182,7 +182,7 @@ def _logarithm(binder: Binder, values: list[TypedSql]) -> TypedSql:
     checks = " OR ".join(f"{one} <= 0" for one in done)
     sql = f"ln({done[0]})" if len(done) == 1 else f"(ln({done[1]}) / ln({done[0]}))"
     return TypedSql(
-        f"CASE WHEN {checks} THEN NULL ELSE {sql} END", DOUBLE, named("ln" if len(done) == 1 else "LOG", values)
+        f"CASE WHEN {checks} THEN NULL ELSE {sql} END", DOUBLE, spark_name("ln" if len(done) == 1 else "LOG", values)
     )
 
 
@@ -192,7 +192,7 @@ def _logarithm(binder: Binder, values: list[TypedSql]) -> TypedSql:
 def _coalesce(name: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         done = binder.common(values)
-        return TypedSql(f"coalesce({', '.join(one.sql for one in done)})", done[0].type, named(name, values))
+        return TypedSql(f"coalesce({', '.join(one.sql for one in done)})", done[0].type, spark_name(name, values))
 
     return function
 
@@ -201,14 +201,14 @@ def _nullif(binder: Binder, values: list[TypedSql]) -> TypedSql:
     left, right = values
     one, other = binder.common([left, right])
     sql = f"CASE WHEN {one.sql} = {other.sql} THEN NULL ELSE {left.sql} END"
-    return TypedSql(sql, left.type, named("nullif", values))
+    return TypedSql(sql, left.type, spark_name("nullif", values))
 
 
 def _nvl2(binder: Binder, values: list[TypedSql]) -> TypedSql:
     test, *rest = values
     one, other = binder.common(rest)
     sql = f"CASE WHEN {test.sql} IS NOT NULL THEN {one.sql} ELSE {other.sql} END"
-    return TypedSql(sql, one.type, named("nvl2", values))
+    return TypedSql(sql, one.type, spark_name("nvl2", values))
 
 
 def _if(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -227,12 +227,12 @@ def _decode(binder: Binder, values: list[TypedSql]) -> TypedSql:
     for (wanted, _), result in zip(pairs, done, strict=False):
         one, other = binder.common([given, wanted])
         text += f" WHEN {one.sql} IS NOT DISTINCT FROM {other.sql} THEN {result.sql}"
-    return TypedSql(f"CASE{text} ELSE {done[-1].sql} END", done[-1].type, named("decode", values))
+    return TypedSql(f"CASE{text} ELSE {done[-1].sql} END", done[-1].type, spark_name("decode", values))
 
 
 def _equal_null(binder: Binder, values: list[TypedSql]) -> TypedSql:
     one, other = binder.common(values)
-    return TypedSql(f"({one.sql} IS NOT DISTINCT FROM {other.sql})", BOOLEAN, named("equal_null", values))
+    return TypedSql(f"({one.sql} IS NOT DISTINCT FROM {other.sql})", BOOLEAN, spark_name("equal_null", values))
 
 
 def _test(name: str, text: str) -> Function:
@@ -243,7 +243,7 @@ def _cast(name: str, kind: pa.DataType) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         if len(values) != 1:
             raise InvalidInputError(f"{name} takes 1 argument, not {len(values)}")
-        return binder.cast(values[0], kind).called(f"CAST({values[0].name} AS {spark_type(kind)})")
+        return binder.cast(values[0], kind).with_name(f"CAST({values[0].name} AS {spark_type(kind)})")
 
     return function
 
@@ -280,7 +280,7 @@ NUMBERS: Mapping[str, Function] = {
     "pmod": _pmod,
     "try_divide": _try_divide,
     "negative": _negative,
-    "positive": lambda binder, values: _number(binder, values[0], "positive").called(f"(+ {values[0].name})"),
+    "positive": lambda binder, values: _number(binder, values[0], "positive").with_name(f"(+ {values[0].name})"),
     "greatest": _extreme("greatest"),
     "least": _extreme("least"),
     "sqrt": _double("SQRT", "CASE WHEN {0} < 0 THEN CAST('NaN' AS DOUBLE) ELSE sqrt({0}) END"),
@@ -353,7 +353,7 @@ def _regexp_replace(binder: Binder, values: list[TypedSql]) -> TypedSql:
     for plain, escaped, group in zip(parts[::3], [*parts[1::3], None], [*parts[2::3], None], strict=True):
         text += plain.replace("\\", "\\\\") + (escaped or "") + (f"\\{group}" if group else "")
     sql = f"{binder.cast(values[0], STRING).sql}, {pattern('regexp_replace', values[1])}, {text_literal(text)}, 'g'"
-    return TypedSql(f"regexp_replace({sql})", STRING, f"{named('regexp_replace', values)[:-1]}, 1)")
+    return TypedSql(f"regexp_replace({sql})", STRING, f"{spark_name('regexp_replace', values)[:-1]}, 1)")
 
 
 def _split(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -366,7 +366,7 @@ def _split(binder: Binder, values: list[TypedSql]) -> TypedSql:
 
 
 def _concat(binder: Binder, values: list[TypedSql]) -> TypedSql:
-    name = named("concat", values)
+    name = spark_name("concat", values)
     if values and all(pa.types.is_list(value.type) for value in values):
         values = binder.common(values)
         nulls = " OR ".join(f"{value.sql} IS NULL" for value in values)
@@ -383,10 +383,10 @@ def _concat_ws(binder: Binder, values: list[TypedSql]) -> TypedSql:
         if len(values) != 2:  # noqa: PLR2004 - the separator and one array
             raise UnsupportedError("concat_ws of an array and other values does not run here")
         sql = f"coalesce(array_to_string({values[1].sql}, {binder.cast(values[0], STRING).sql}), '')"
-        return TypedSql(sql, STRING, named("concat_ws", values))
+        return TypedSql(sql, STRING, spark_name("concat_ws", values))
     texts = [binder.cast(value, STRING).sql for value in values]
     sql = f"concat_ws({', '.join(texts)})" if len(texts) > 1 else "''"
-    return TypedSql(sql, STRING, named("concat_ws", values))
+    return TypedSql(sql, STRING, spark_name("concat_ws", values))
 
 
 def _substring(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -411,11 +411,11 @@ def _substring(binder: Binder, values: list[TypedSql]) -> TypedSql:
 def _locate(binder: Binder, values: list[TypedSql]) -> TypedSql:
     wanted, text = (binder.cast(value, STRING).sql for value in values[:2])
     if len(values) == 2:  # noqa: PLR2004
-        return TypedSql(f"CAST(instr({text}, {wanted}) AS INTEGER)", INT, f"{named('locate', values)[:-1]}, 1)")
+        return TypedSql(f"CAST(instr({text}, {wanted}) AS INTEGER)", INT, f"{spark_name('locate', values)[:-1]}, 1)")
     start = binder.cast(values[2], INT).sql
     found = f"instr(substring({text}, {start}), {wanted})"
     sql = f"CASE WHEN {start} < 1 THEN 0 WHEN {found} = 0 THEN 0 ELSE {found} + {start} - 1 END"
-    return TypedSql(f"CAST({sql} AS INTEGER)", INT, named("locate", values))
+    return TypedSql(f"CAST({sql} AS INTEGER)", INT, spark_name("locate", values))
 
 
 def _trim(name: str) -> Function:
@@ -424,14 +424,14 @@ def _trim(name: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         texts = [binder.cast(value, STRING).sql for value in values]
         if len(values) == 1:
-            return TypedSql(f"{name}({texts[0]}, ' ')", STRING, named(name, values))
+            return TypedSql(f"{name}({texts[0]}, ' ')", STRING, spark_name(name, values))
         shown = f"TRIM({words[name]}{values[0].name} FROM {values[1].name})"
         return TypedSql(f"{name}({texts[1]}, {texts[0]})", STRING, shown)
 
     return function
 
 
-def _cased(name: str, own: str) -> Function:
+def _case_function(name: str, own: str) -> Function:
     """Return upper or lower; letters outside of ASCII may become several letters, which DuckDB does not know."""
     change = {"upper": str.upper, "lower": str.lower}[own]
 
@@ -439,7 +439,7 @@ def _cased(name: str, own: str) -> Function:
         text = binder.cast(values[0], STRING)
         exact = binder.functions.call(change, STRING, [text])
         plain = f"octet_length(encode({text.sql})) = length({text.sql})"
-        return TypedSql(f"CASE WHEN {plain} THEN {own}({text.sql}) ELSE {exact} END", STRING, named(name, values))
+        return TypedSql(f"CASE WHEN {plain} THEN {own}({text.sql}) ELSE {exact} END", STRING, spark_name(name, values))
 
     return function
 
@@ -452,19 +452,19 @@ def _length(name: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         value = values[0]
         sql = f"octet_length({value.sql})" if value.type == BINARY else f"length({binder.cast(value, STRING).sql})"
-        return TypedSql(f"CAST({sql} AS INTEGER)", INT, named(name, values))
+        return TypedSql(f"CAST({sql} AS INTEGER)", INT, spark_name(name, values))
 
     return function
 
 
-def _renamed(value: TypedSql, old: str, new: str) -> TypedSql:
-    return value.called(value.name.replace(old, new, 1))
+def _rename_value(value: TypedSql, old: str, new: str) -> TypedSql:
+    return value.with_name(value.name.replace(old, new, 1))
 
 
 def _sha2(binder: Binder, values: list[TypedSql]) -> TypedSql:
     if values[1].literal not in {0, 256}:
         raise UnsupportedError("sha2 with other than 256 bits does not run here")
-    return TypedSql(f"sha256({binder.cast(values[0], STRING).sql})", STRING, named("sha2", values))
+    return TypedSql(f"sha256({binder.cast(values[0], STRING).sql})", STRING, spark_name("sha2", values))
 
 
 def _pad(name: str) -> Function:
@@ -478,10 +478,10 @@ def _pad(name: str) -> Function:
 
 
 TEXTS: Mapping[str, Function] = {
-    "upper": _cased("upper", "upper"),
-    "ucase": _cased("ucase", "upper"),
-    "lower": _cased("lower", "lower"),
-    "lcase": _cased("lcase", "lower"),
+    "upper": _case_function("upper", "upper"),
+    "ucase": _case_function("ucase", "upper"),
+    "lower": _case_function("lower", "lower"),
+    "lcase": _case_function("lcase", "lower"),
     **{name: _length(name) for name in ("length", "char_length", "character_length", "len")},
     "octet_length": template("octet_length", "CAST(octet_length(encode({0})) AS INTEGER)", INT, STRING),
     **{name: _trim(name) for name in ("trim", "ltrim", "rtrim")},
@@ -489,7 +489,7 @@ TEXTS: Mapping[str, Function] = {
     "concat": _concat,
     "concat_ws": _concat_ws,
     "substring": _substring,
-    "substr": lambda binder, values: _renamed(_substring(binder, values), "substring", "substr"),
+    "substr": lambda binder, values: _rename_value(_substring(binder, values), "substring", "substr"),
     "left": template("left", "left({0}, greatest({1}, 0))", STRING, STRING, INT),
     "right": template("right", "right({0}, greatest({1}, 0))", STRING, STRING, INT),
     "instr": template("instr", "CAST(instr({0}, {1}) AS INTEGER)", INT, STRING, STRING),
@@ -506,7 +506,7 @@ TEXTS: Mapping[str, Function] = {
     "reverse": template("reverse", "reverse({0})", STRING, STRING),
     "ascii": template("ascii", "CAST(ascii({0}) AS INTEGER)", INT, STRING),
     "initcap": lambda binder, values: TypedSql(
-        binder.functions.call(_initcap, STRING, [binder.cast(values[0], STRING)]), STRING, named("initcap", values)
+        binder.functions.call(_initcap, STRING, [binder.cast(values[0], STRING)]), STRING, spark_name("initcap", values)
     ),
     "startswith": template("startswith", "starts_with({0}, {1})", BOOLEAN, STRING, STRING),
     "endswith": template("endswith", "ends_with({0}, {1})", BOOLEAN, STRING, STRING),
@@ -574,7 +574,7 @@ def _date_part_of(name: str) -> Function:
 def _time_part_of(name: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         value = values[0] if is_moment(values[0].type) else binder.cast(values[0], TIMESTAMP)
-        return TypedSql(f"CAST({_TIMES[name].format(value.sql)} AS INTEGER)", INT, named(name, values))
+        return TypedSql(f"CAST({_TIMES[name].format(value.sql)} AS INTEGER)", INT, spark_name(name, values))
 
     return function
 
@@ -590,21 +590,21 @@ def _date_part(binder: Binder, values: list[TypedSql]) -> TypedSql:
         )
     if part not in _PARTS:
         raise InvalidInputError(f"extract does not know {part!r} here; it knows {', '.join(sorted(_PARTS))}")
-    return TIMES[_PARTS[part]](binder, values[1:]).called(shown)
+    return TIMES[_PARTS[part]](binder, values[1:]).with_name(shown)
 
 
 def _trunc(binder: Binder, values: list[TypedSql]) -> TypedSql:
     unit = _UNITS.get(literal_text("trunc", values[1], "the unit").lower())
     day = binder.cast(values[0], DATE).sql
     sql = f"CAST(date_trunc('{unit}', {day}) AS DATE)" if unit else "CAST(NULL AS DATE)"
-    return TypedSql(sql, DATE, named("trunc", values))
+    return TypedSql(sql, DATE, spark_name("trunc", values))
 
 
 def _date_trunc(binder: Binder, values: list[TypedSql]) -> TypedSql:
     unit = (_UNITS | _FINER).get(literal_text("date_trunc", values[0], "the unit").lower())
     moment = binder.cast(values[1], TIMESTAMP).sql
     sql = f"CAST(date_trunc('{unit}', {moment}) AS TIMESTAMPTZ)" if unit else "CAST(NULL AS TIMESTAMPTZ)"
-    return TypedSql(sql, TIMESTAMP, named("date_trunc", values))
+    return TypedSql(sql, TIMESTAMP, spark_name("date_trunc", values))
 
 
 def _local(binder: Binder, value: TypedSql) -> TypedSql:
@@ -616,43 +616,45 @@ def _local(binder: Binder, value: TypedSql) -> TypedSql:
 def _date_format(binder: Binder, values: list[TypedSql]) -> TypedSql:
     pattern = literal_text("date_format", values[1], "the pattern")
     java_time_format.tokens(pattern)
-    sql = binder.functions.call(java_time_format.formatted, STRING, [_local(binder, values[0])], pattern)
-    return TypedSql(sql, STRING, named("date_format", values))
+    sql = binder.functions.call(java_time_format.format_moment, STRING, [_local(binder, values[0])], pattern)
+    return TypedSql(sql, STRING, spark_name("date_format", values))
 
 
 def _read(name: str, kind: pa.DataType) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         if len(values) == 1 or values[0].type != STRING:
-            return binder.cast(values[0], kind).called(named(name, values))
+            return binder.cast(values[0], kind).with_name(spark_name(name, values))
         pattern = literal_text(name, values[1], "the pattern")
         java_time_format.check_readable(pattern)
         if kind == DATE:
             return TypedSql(
-                binder.functions.call(java_time_format.date_by, DATE, values[:1], pattern), DATE, named(name, values)
+                binder.functions.call(java_time_format.date_by, DATE, values[:1], pattern),
+                DATE,
+                spark_name(name, values),
             )
         local = TypedSql(
             binder.functions.call(java_time_format.moment_of, TIMESTAMP_NTZ, values[:1], pattern), TIMESTAMP_NTZ, ""
         )
-        return binder.cast(local, kind).called(named(name, values))
+        return binder.cast(local, kind).with_name(spark_name(name, values))
 
     return function
 
 
 def _unix_timestamp(binder: Binder, values: list[TypedSql]) -> TypedSql:
-    name = named("unix_timestamp", values)
+    name = spark_name("unix_timestamp", values)
     if not values:
         return TypedSql("CAST(floor(epoch(now())) AS BIGINT)", LONG, name)
     shown = name if len(values) > 1 else f"{name[:-1]}, yyyy-MM-dd HH:mm:ss)"
     pattern = values[1:] or [TypedSql("", STRING, "", literal="yyyy-MM-dd HH:mm:ss")]
     moment = _read("unix_timestamp", TIMESTAMP)(binder, [values[0], *pattern])
-    return binder.cast(moment, LONG).called(shown)
+    return binder.cast(moment, LONG).with_name(shown)
 
 
 def _from_unixtime(binder: Binder, values: list[TypedSql]) -> TypedSql:
     pattern = literal_text("from_unixtime", values[1], "the pattern") if len(values) > 1 else "yyyy-MM-dd HH:mm:ss"
     java_time_format.tokens(pattern)
     moment = binder.cast(TypedSql(f"to_timestamp({binder.cast(values[0], LONG).sql})", TIMESTAMP, ""), TIMESTAMP_NTZ)
-    sql = binder.functions.call(java_time_format.formatted, STRING, [moment], pattern)
+    sql = binder.functions.call(java_time_format.format_moment, STRING, [moment], pattern)
     return TypedSql(sql, STRING, f"from_unixtime({values[0].name}, {pattern})")
 
 
@@ -661,14 +663,14 @@ def _months_between(binder: Binder, values: list[TypedSql]) -> TypedSql:
         raise InvalidInputError("months_between takes 2 arguments here")
     moments = [_local(binder, value) for value in values]
     sql = binder.functions.call(java_time_format.months_between, DOUBLE, moments)
-    return TypedSql(sql, DOUBLE, f"{named('months_between', values)[:-1]}, true)")
+    return TypedSql(sql, DOUBLE, f"{spark_name('months_between', values)[:-1]}, true)")
 
 
-def _shifted(name: str, text: str) -> Function:
+def _shift_zone(name: str, text: str) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         zone = text_literal(literal_text(name, values[1], "the zone"))
         moment = binder.cast(values[0], TIMESTAMP).sql
-        return TypedSql(text.format(moment, zone), TIMESTAMP, named(name, values))
+        return TypedSql(text.format(moment, zone), TIMESTAMP, spark_name(name, values))
 
     return function
 
@@ -678,7 +680,7 @@ def _days(name: str, sign: str) -> Function:
         if len(values) != 2 or values[1].type == LONG:  # noqa: PLR2004 - a date and days
             raise InvalidInputError(f"{name} takes a date and an INT here")
         day, count = binder.cast(values[0], DATE).sql, binder.cast(values[1], INT).sql
-        return TypedSql(f"({day} {sign} {count})", DATE, named(f"date_{'add' if sign == '+' else 'sub'}", values))
+        return TypedSql(f"({day} {sign} {count})", DATE, spark_name(f"date_{'add' if sign == '+' else 'sub'}", values))
 
     return function
 
@@ -687,7 +689,7 @@ def _difference(binder: Binder, values: list[TypedSql]) -> TypedSql:
     if len(values) != 2:  # noqa: PLR2004 - the later and the earlier
         raise InvalidInputError("datediff takes 2 dates here")
     later, earlier = (binder.cast(value, DATE).sql for value in values)
-    return TypedSql(f"CAST({later} - {earlier} AS INTEGER)", INT, named("datediff", values))
+    return TypedSql(f"CAST({later} - {earlier} AS INTEGER)", INT, spark_name("datediff", values))
 
 
 def _now(name: str, text: str, kind: pa.DataType) -> Callable[[Binder, list[TypedSql]], TypedSql]:
@@ -729,6 +731,6 @@ TIMES: Mapping[str, Function] = {
     "unix_micros": template("unix_micros", "epoch_us({0})", LONG, TIMESTAMP),
     "unix_date": template("unix_date", "CAST({0} - DATE '1970-01-01' AS INTEGER)", INT, DATE),
     "date_from_unix_date": template("date_from_unix_date", "(DATE '1970-01-01' + {0})", DATE, INT),
-    "from_utc_timestamp": _shifted("from_utc_timestamp", "(({0} AT TIME ZONE {1}) AT TIME ZONE 'UTC')"),
-    "to_utc_timestamp": _shifted("to_utc_timestamp", "(({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})"),
+    "from_utc_timestamp": _shift_zone("from_utc_timestamp", "(({0} AT TIME ZONE {1}) AT TIME ZONE 'UTC')"),
+    "to_utc_timestamp": _shift_zone("to_utc_timestamp", "(({0} AT TIME ZONE 'UTC') AT TIME ZONE {1})"),
 }

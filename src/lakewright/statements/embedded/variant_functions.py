@@ -23,7 +23,7 @@ from lakewright.statements.embedded.dialect_values import (
     TypedSql,
     spark_type,
 )
-from lakewright.statements.embedded.scalar_functions import literal_text, named
+from lakewright.statements.embedded.scalar_functions import literal_text, spark_name
 
 
 def _check_variant(name: str, value: TypedSql) -> TypedSql:
@@ -44,7 +44,7 @@ def _parse(name: str, *, safe: bool) -> Function:
     def function(binder: Binder, values: list[TypedSql]) -> TypedSql:
         text = binder.cast(values[0], STRING)
         sql = binder.functions.call_columns(name, run, VARIANT, [text])
-        return TypedSql(sql, VARIANT, named(name, values[:1]))
+        return TypedSql(sql, VARIANT, spark_name(name, values[:1]))
 
     return function
 
@@ -65,7 +65,7 @@ def _get(name: str, *, safe: bool) -> Function:
         value = _check_variant(name, values[0])
         path = parse_path(literal_text(name, values[1], "the path"))
         kind = binder.named_type(literal_text(name, values[2], "the type")) if len(values) > 2 else VARIANT  # noqa: PLR2004 - the third argument
-        return extracted(binder, value, path, kind, named(name, values), safe=safe)
+        return extracted(binder, value, path, kind, spark_name(name, values), safe=safe)
 
     return function
 
@@ -92,7 +92,9 @@ def _to_json(binder: Binder, values: list[TypedSql]) -> TypedSql:
         return _whole(variant.to_json(column, timezone=zone))
 
     value = _check_variant("to_json", values[0])
-    return TypedSql(binder.functions.call_columns("to_json", run, STRING, [value]), STRING, named("to_json", values))
+    return TypedSql(
+        binder.functions.call_columns("to_json", run, STRING, [value]), STRING, spark_name("to_json", values)
+    )
 
 
 def _is_null(binder: Binder, values: list[TypedSql]) -> TypedSql:
@@ -104,7 +106,7 @@ def _is_null(binder: Binder, values: list[TypedSql]) -> TypedSql:
 
     value = _check_variant("is_variant_null", values[0])
     call = binder.functions.call_columns("is_variant_null", run, BOOLEAN, [value])
-    return TypedSql(call, BOOLEAN, named("is_variant_null", values))
+    return TypedSql(call, BOOLEAN, spark_name("is_variant_null", values))
 
 
 VARIANTS: Mapping[str, Callable[[Binder, list[TypedSql]], TypedSql]] = {

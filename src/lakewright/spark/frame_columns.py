@@ -148,7 +148,8 @@ def _check_distinct(names: Sequence[str], table: str, parent: Path = (), known: 
         if other != name and not (name in known and other in known):
             raise InvalidInputError(
                 f"table {table}: the frame has the columns {_format_path(parent, other)} and "
-                f"{_format_path(parent, name)}, which are one name to Spark; drop or rename one, or set {CASE_SENSITIVE} to true",
+                f"{_format_path(parent, name)}, which are one name to Spark; drop or rename one, or "
+                f"set {CASE_SENSITIVE} to true",
                 table=table,
                 column=".".join((*parent, name)),
             )

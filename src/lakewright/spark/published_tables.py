@@ -33,7 +33,7 @@ from lakewright.spark.spark_session import check_session
 from lakewright.spark.spark_types import spark_schema
 from lakewright.spec import argument_checks
 from lakewright.spec.argument_checks import PathLike
-from lakewright.spec.identifier import Identifier
+from lakewright.spec.identifier import Identifier, quote_identifier
 from lakewright.spec.option_checks import redact_secret
 from lakewright.table.file_store_table import FileStoreTable
 
@@ -75,7 +75,7 @@ def publish(
     for table in found:
         spark_schema(table.fields)  # refuses what Spark has no types for before anything is made
         _check_free(spark, database, table)
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_quoted('spark_catalog', database)}")
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {_qualified_name('spark_catalog', database)}")
     return [_publish(spark, database, table, options, directory) for table in found]
 
 
@@ -124,7 +124,7 @@ def _publish(
     fixed = {**options, "table": table.name}
     (directory / f"pyspark_{name}.py").write_text(_MODULE.format(name=name, options=fixed))
     _register(spark, published_source(name, fixed))
-    quoted = _quoted("spark_catalog", database, table.identifier.get_table_name())
+    quoted = _qualified_name("spark_catalog", database, table.identifier.get_table_name())
     spark.sql(f"DROP TABLE IF EXISTS {quoted}")  # Spark would keep the columns of the last time
     spark.sql(f"CREATE TABLE {quoted} USING {name}")
     return f"{database}.{table.identifier.get_table_name()}"
@@ -133,10 +133,12 @@ def _publish(
 def _check_free(spark: SparkSession, database: str, table: FileStoreTable) -> None:
     """Refuse to replace a table of Spark's catalog that is not a published one."""
     name = table.identifier.get_table_name()
-    if not spark.catalog.databaseExists(_quoted("spark_catalog", database)):
+    if not spark.catalog.databaseExists(_qualified_name("spark_catalog", database)):
         return
     # Unlike DESCRIBE, this does not load the source of the table, whose module may be gone.
-    listed = spark.sql(f"SHOW TABLE EXTENDED IN {_quoted('spark_catalog', database)} LIKE {_text(name)}").collect()
+    listed = spark.sql(
+        f"SHOW TABLE EXTENDED IN {_qualified_name('spark_catalog', database)} LIKE {quoted_text(name)}"
+    ).collect()
     for row in listed:
         kinds = re.findall(r"^Provider: (.*)$", row.information, re.MULTILINE)
         if row.isTemporary or kinds == [_source_name(table)]:
@@ -194,10 +196,5 @@ def _module_directory(given: PathLike | None) -> Path:
     return directory
 
 
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-def _quoted(*names: str) -> str:
-    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
+def _qualified_name(*names: str) -> str:
+    return ".".join(map(quote_identifier, names))

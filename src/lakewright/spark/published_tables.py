@@ -136,9 +136,8 @@ def _check_free(spark: SparkSession, database: str, table: FileStoreTable) -> No
     if not spark.catalog.databaseExists(_qualified_name("spark_catalog", database)):
         return
     # Unlike DESCRIBE, this does not load the source of the table, whose module may be gone.
-    listed = spark.sql(
-        f"SHOW TABLE EXTENDED IN {_qualified_name('spark_catalog', database)} LIKE {quoted_text(name)}"
-    ).collect()
+    place, pattern = _qualified_name("spark_catalog", database), name.replace("\\", "\\\\").replace("'", "\\'")
+    listed = spark.sql(f"SHOW TABLE EXTENDED IN {place} LIKE '{pattern}'").collect()
     for row in listed:
         kinds = re.findall(r"^Provider: (.*)$", row.information, re.MULTILINE)
         if row.isTemporary or kinds == [_source_name(table)]:

@@ -7,6 +7,7 @@ The callables are found by introspection, so a new one is covered as soon as it 
 from __future__ import annotations
 
 import inspect
+import io
 import os
 import shutil
 import signal
@@ -211,7 +212,7 @@ RETURNED = frozenset(
     " DeletionFile ExpireResult IngestPlan LiteralValue MigrateResult OrphanResult PruningStat Row SimpleStats"
     " SourceReport SystemPlan SystemReadBuilder SystemSplit SystemTableRead SystemTableScan VectorType"
     " AnalyzeResult ColumnStatistics TableStatistics PartitionExpireResult PurgeResult WriteResult Finding VerifyResult"
-    " CopyResult Check Diagnosis MetricsEvent RepairResult RepairStep UnexistingResult DropIndexResult"
+    " CopyResult Check Diagnosis MetricsEvent RepairResult RepairStep UnexistingResult DropIndexResult TransformResult"
     " FastForwardResult".split()
 )
 
@@ -252,6 +253,11 @@ ARGUMENTS: Mapping[str, Callable[[Lake], object]] = {
     "end_pos": lambda _: 2,
     "extra": lambda _: {"bucket": "2"},
     "field": lambda _: "n",
+    "file": lambda _: io.BytesIO(b"bytes"),
+    "fn": lambda _: lambda rows: rows,
+    "form": lambda _: "bytes",
+    "job_id": lambda _: "nightly",
+    "uri": lambda lake: f"file:{lake.source()}",
     "field_name": lambda _: "n",
     "fields": lambda _: [lw.DataField(0, "a", INT)],
     "from_branch": lambda _: "dev",
@@ -381,7 +387,8 @@ ENGINES = frozenset({"to_ray", "to_spark", "to_torch", "write_ray", "write_spark
 # Public for other rooms, not for users: what comes in is checked by those that call them.
 INTERNAL = frozenset(
     "Predicate.mask_of DataSplit.deletion_of SystemTable.read_builder"
-    " AuditLog.builder_of AuditLog.shown ReadBuilder.started_as".split()
+    " AuditLog.builder_of AuditLog.configure_read ReadBuilder.started_as"
+    " TableSchema.blob_file_fields TableSchema.vector_file_fields".split()
 )
 # Of tuples of Python, whose own errors they raise.
 OF_TUPLES = frozenset({"Row.count", "Row.get_field", "Row.index"})

@@ -89,6 +89,7 @@ EXTRAS: Mapping[str, Mapping[str, str]] = {
     "polars": {"polars": "1.36"},
     "duckdb": {"duckdb": "1.0"},
     "sql": {"sqlglot": "30", "duckdb": "2.0"},
+    "lance": {"pylance": "0.20"},
     "otel": {"opentelemetry-api": "1.20"},
     "cli": {"click": "8.1", "rich": "13", "prompt_toolkit": "3"},
 }

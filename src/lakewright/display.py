@@ -26,7 +26,7 @@ class SafeHtml(str):
 def escape_html(text: str) -> SafeHtml:
     """Return a text as markup that shows it.
 
-    >>> escaped("<script>alert('1')</script>")
+    >>> escape_html("<script>alert('1')</script>")
     '&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;'
     """
     return text if isinstance(text, SafeHtml) else SafeHtml(html.escape(_NOT_TEXT.sub("\ufffd", text)))

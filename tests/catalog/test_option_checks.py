@@ -86,7 +86,7 @@ def test_an_unknown_key_is_warned_about_once_with_the_nearest_one(catalog: lw.Ca
         ("query-auth.enabled", "true", "an engine that asks the server"),
         ("chain-table.enabled", "true", "read it with Java"),
         ("scan.bucket", "1", "filter by the bucket key"),
-        ("blob-field", "n", "leave the option out"),
+        ("blob-view-field", "n", "the engine that made it"),
         ("pk-btree.index.columns", "n", "write the table with Java"),
     ],
 )

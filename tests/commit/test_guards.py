@@ -131,7 +131,7 @@ def rolled_back_and_written(store: TableStore) -> None:
         (rolled_back_and_written, 2, "the table was rolled back"),
     ],
 )
-def test_what_nobody_can_say_is_a_conflict(
+def test_what_is_unknown_is_a_conflict(
     tmp_path: Path, happens: Callable[[TableStore], None], planned_on: int, why: str
 ) -> None:
     store = new_store(tmp_path)
@@ -141,7 +141,7 @@ def test_what_nobody_can_say_is_a_conflict(
     happens(store)
     alone = committer(store)
     alone.sole = True  # nobody has committed the message before, so that only the guard decides
-    with pytest.raises(CommitConflictError, match=f"{why}.*nobody can say.*plan the work again"):
+    with pytest.raises(CommitConflictError, match=f"{why}.*it is unknown.*plan the work again"):
         alone.commit([mine])
 
 

@@ -148,7 +148,9 @@ def test_unknown_formats_are_refused() -> None:
 
 def test_columns_that_no_table_can_have_are_named_together_and_can_be_left_out(tmp_path: Path) -> None:
     catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path / "warehouse")})
-    rows = pa.table({"id": [1], "took": pa.array([1], pa.duration("s")), "v": pa.array([[1]], pa.list_(pa.int32(), 1))})
+    rows = pa.table(
+        {"id": [1], "took": pa.array([1], pa.duration("s")), "v": pa.array([None], pa.list_(pa.string(), 1))}
+    )
     pq.write_table(rows, tmp_path / "a.parquet")
     with pytest.raises(lw.InvalidInputError, match=r"a\.parquet.*'took'.*'v'.*--columns"):
         lw.ingest(tmp_path / "a.parquet", "d.t", catalog=catalog, create=True)

@@ -72,7 +72,10 @@ def test_changes_take_and_find_variants(ctx: lw.SQLContext) -> None:
         ("SELECT variant_get(id, '$.a', 'int') FROM t", "takes a VARIANT, and id is INT"),
         ("SELECT parse_json('{')", "is not JSON"),
         ("SELECT id FROM t WHERE v > parse_json('1')", "no order"),
-        ("CREATE TABLE bad (id INT, v VARIANT) TBLPROPERTIES ('file.format' = 'orc')", "column 'v'.*only parquet"),
+        (
+            "CREATE TABLE bad (id INT, v VARIANT) TBLPROPERTIES ('file.format' = 'orc')",
+            "column 'v'.*file.format=parquet",
+        ),
         ("CREATE TABLE bad (v VARIANT) TBLPROPERTIES ('primary-key' = 'v')", "column 'v' cannot be part"),
         ("CREATE TABLE bad (id INT, v VARIANT) PARTITIONED BY (v)", "column 'v' cannot be part"),
     ],

@@ -92,7 +92,7 @@ def test_a_race_is_lost_again_and_again(tmp_path: Path, monkeypatch: pytest.Monk
         rival()
         return messages
 
-    monkeypatch.setattr(table_writer, "rerouted", overtaken)
+    monkeypatch.setattr(table_writer, "reroute_messages", overtaken)
     data = _rows(range(10), 1)
     _overtaken_by(monkeypatch, rival)
     if times > REROUTES_MAX:

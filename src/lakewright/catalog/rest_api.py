@@ -47,7 +47,7 @@ from lakewright.spec.types import JSON
 def form_encode(text: str) -> str:
     """Return a text as forms encode it: letters, digits and `.-_*` stay, a space becomes `+`, all else `%XX`.
 
-    >>> encoded("a b/c~d*ü")
+    >>> form_encode("a b/c~d*ü")
     'a+b%2Fc%7Ed*%C3%BC'
     """
     return quote_plus(text, safe="*").replace("~", "%7E")

@@ -241,7 +241,7 @@ def render_table(table: pa.Table, *, limit: int | None = None, width: int | None
 def _fit_widths(natural: Sequence[int], width: int) -> list[int]:
     """Return the widths of the columns that fit: the widest are cut first, then columns at the end are left out.
 
-    >>> _fitted([5, 70, 30], 60), _fitted([20, 20, 20], 21)
+    >>> _fit_widths([5, 70, 30], 60), _fit_widths([20, 20, 20], 21)
     ([5, 25, 26], [9, 10])
     """
     widths = [min(wide, _CELL_MAX) for wide in natural]

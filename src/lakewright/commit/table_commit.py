@@ -322,9 +322,8 @@ class StreamTableCommit(TableCommit):
         self._check_open()
         started, messages, identifier = time.monotonic(), _messages(commit_messages), _identifier(commit_identifier)
         spec = _spec(static_partitions)
-        snapshot = self._committer.overwrite(
-            messages, identifier, static_partition=spec, if_unchanged_since=if_unchanged_since
-        )
+        since = argument_checks.check_optional(argument_checks.check_positive, "if_unchanged_since", if_unchanged_since)
+        snapshot = self._committer.overwrite(messages, identifier, static_partition=spec, if_unchanged_since=since)
         return self._finish(snapshot, messages, identifier, started)
 
     def filter_and_commit(self, commit_messages: Mapping[int, Sequence[CommitMessage]]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -100,10 +99,8 @@ class Blob:
     @classmethod
     def from_path(cls, path: PathLike, offset: int = 0, length: int | None = None) -> Self:
         """Return the value that a local file holds, or a part of it."""
-        text = os.fspath(path)
-        if not isinstance(text, str):
-            raise argument_checks.argument_error("path", "a path", path)
-        return cls.from_uri(f"file:{Path(text).absolute()}", offset, length)
+        location = Path(argument_checks.check_path("path", path)).absolute()
+        return cls.from_uri(f"file:{location}", offset, length)
 
     @classmethod
     def from_uri(
@@ -133,7 +130,7 @@ class Blob:
     @classmethod
     def from_descriptor(cls, data: bytes) -> Self:
         """Return the value that a serialised descriptor refers to."""
-        one = BlobDescriptor.deserialize(data)
+        one = BlobDescriptor.deserialize(argument_checks.check_instance("data", data, bytes, "bytes"))
         return cls(one.uri, one.offset, None if one.length == TO_END else one.length)
 
     def to_descriptor(self) -> bytes:

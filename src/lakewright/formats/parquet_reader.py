@@ -104,7 +104,7 @@ class Wanted(NamedTuple):
 def coalesce_ranges(wanted: Iterable[Wanted], hole_bytes: int) -> list[Wanted]:
     """Return fewer ranges that hold the same bytes and short holes; each names the last group that needs it.
 
-    >>> coalesced([Wanted(0, 10, 0), Wanted(500, 510, 0), Wanted(12, 20, 1)], hole_bytes=2)
+    >>> coalesce_ranges([Wanted(0, 10, 0), Wanted(500, 510, 0), Wanted(12, 20, 1)], hole_bytes=2)
     [Wanted(start=0, end=20, group=1), Wanted(start=500, end=510, group=0)]
     """
     joined: list[Wanted] = []

@@ -115,7 +115,7 @@ def head_of(store: TableStore) -> Head:
 def shorten(text: str, most: int = VALUE_CHARS_MAX) -> str:
     """Return a text, cut if it is very long.
 
-    >>> shortened("abcdef", 4), shortened("abcd", 4)
+    >>> shorten("abcdef", 4), shorten("abcd", 4)
     ('abc…', 'abcd')
     """
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -144,8 +144,8 @@ class ReadBuilder:
 
         None is what the table option `blob-as-descriptor` says.
         """
-        if form is not None and form not in get_args(BlobForm):
-            raise argument_checks.argument_error("blobs", "'bytes', 'lazy' or 'descriptor'", form)
+        if form is not None:
+            argument_checks.check_one_of("blobs", form, get_args(BlobForm))
         self._blobs = form
         return self
 

@@ -631,7 +631,7 @@ def _sums(bins: Sequence[Sequence[Commit]], commits: Sequence[Commit]) -> list[S
 def _carry_forward(bins: Sequence[Sequence[int | None]]) -> list[int]:
     """Return the last known number of each piece of time; one without any has that of the piece before it.
 
-    >>> _carried([[1, 2], [], [None], [5, None]])
+    >>> _carry_forward([[1, 2], [], [None], [5, None]])
     [2, 2, 2, 5]
     """
     values, known = [], 0

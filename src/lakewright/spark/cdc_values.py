@@ -113,6 +113,7 @@ def _type_of(shape: object, depth: int = 0) -> DataType | None:
 def widen(known: DataType, given: DataType) -> DataType:
     """Return a type, with the fields that another one has in addition, and wider where the other is wider.
 
+    >>> from lakewright.spec.types import parse_type
     >>> str(widen(parse_type("INT"), parse_type("BIGINT"))), str(widen(parse_type("INT"), parse_type("STRING")))
     ('BIGINT', 'INT')
     """

@@ -620,6 +620,7 @@ def new_columns(
 ) -> tuple[dict[str, DataType], dict[str, str]]:
     """Return the columns that a table lacks, or has with a narrower type, and those that it cannot get, with reasons.
 
+    >>> from lakewright.spec.types import parse_type
     >>> new_columns({"id": parse_type("INT")}, {"id": parse_type("BIGINT"), "ID": parse_type("INT")})
     ({'id': AtomicType(type='BIGINT', nullable=True)}, {'ID': "the table has the column 'id'"})
     """

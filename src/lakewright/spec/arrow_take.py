@@ -29,7 +29,7 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 def filter_rows(rows: _Rows, mask: pa.Array | pa.ChunkedArray, kept: int) -> _Rows:
     """Return the rows for which a mask is true; `kept` is how many they are.
 
-    >>> filtered(pa.table({"k": [1, 2, 3]}), pa.array([True, None, True]), 2).column("k").to_pylist()
+    >>> filter_rows(pa.table({"k": [1, 2, 3]}), pa.array([True, None, True]), 2).column("k").to_pylist()
     [1, 3]
     """
     if kept == rows.num_rows:

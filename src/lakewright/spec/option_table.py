@@ -475,7 +475,7 @@ def rule_of(key: str) -> OptionRule | None:
 def spell_key(key: str) -> str:
     """Return a key in its own spelling, where an engine has turned it into lower case.
 
-    >>> spelled("read.allow.fullscan")
+    >>> spell_key("read.allow.fullscan")
     'read.allow.fullScan'
     """
     return _SPELLED.get(key.lower(), key)

@@ -102,7 +102,7 @@ def in_order(
 def map_in_order(threads: int, work: Callable[[T], R], items: Iterable[T]) -> Generator[R]:
     """Yield `work(item)` of each item, in order; items are taken while threads work on those before them.
 
-    >>> list(mapped(2, str.upper, ["a", "b", "c"]))
+    >>> list(map_in_order(2, str.upper, ["a", "b", "c"]))
     ['A', 'B', 'C']
     """
     if threads <= 1:

@@ -154,7 +154,7 @@ def test_the_home_of_a_table_travels_and_locks_its_branch(sqlite: dict[str, str]
     sent = pickle.loads(pickle.dumps(home))  # noqa: S301 - our own bytes
     assert sent == home
     assert "s3cret" not in repr(home)
-    with sent.locked(), sent.for_branch("dev").locked():
+    with sent.hold_lock(), sent.for_branch("dev").hold_lock():
         held = sorted(row[0] for row in database(lock.address).read(HELD))
     assert held == ["key.d.t", "key.d.t$branch_dev"]
     with replace(home, lock=None).hold_lock():

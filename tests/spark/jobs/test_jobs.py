@@ -216,7 +216,7 @@ class _FakeFrame:
         self.sparkSession = SimpleNamespace(addTag=len, removeTag=len, interruptTag=len)
         self.schema = sql.StructType([sql.StructField("text", sql.StringType())])
 
-    def settings(self, _spark: object, values: dict[str, str]) -> _FakeFrame:
+    def settings(self, _spark: object, values: dict[str, str], **_: object) -> _FakeFrame:
         self._limit = values["spark.sql.execution.arrow.maxBytesPerBatch"]
         return self
 

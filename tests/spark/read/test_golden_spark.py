@@ -20,8 +20,9 @@ from lakewright.spark.frame_read import read_table
 from support.effort import is_thin
 from support.golden import SAMPLE, WAREHOUSE, expected, expected_rows, in_order, normalised, sampled, spelled
 
-TABLES = sorted(expected())
-READ = SAMPLE if is_thin() else TABLES
+# PySpark's own `toArrow` fails on a VARIANT that is null; tests/spark/rows/test_spark_variants.py reads such columns.
+TABLES = sorted(expected().keys() - {"types.variant"})
+READ = [name for name in SAMPLE if name in TABLES] if is_thin() else TABLES
 EVOLVED = ("evolve.add_drop_rename_parquet", "evolve.types_parquet", "dv.pk_bitmap32", "pk.dedup_levels")
 STATES = [
     *((name, "tag", tag, rows) for name in TABLES for tag, rows in expected()[name].get("tags", {}).items()),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.chaos.journal import DONE, FAILED, UNKNOWN, Operation
-from support.chaos.model import History, Past
+from support.chaos.model import History, Past, allowed_rows
 
 
 def _done(uid: str, verb: str, begin: float, end: float, **facts: Any) -> Operation:  # noqa: ANN401 - facts of a role
@@ -94,4 +94,4 @@ def test_a_snapshot_of_a_forwarded_branch_of_an_earlier_epoch_may_be_older_than_
     forward, tag = _done("forward", "forward", 1, 2, name="a"), _done("tag", "tag", 3, 4, name="v", of=12)
     history = History(past, [forward, tag, _done("newest", "tag", 5, 6, name="w", of=14)])
     assert history.tags["v"] == (12, None)
-    assert history.tags["w"] == (14, {1: frozenset({"old"}), 2: frozenset({"branch"})})
+    assert history.tags["w"] == (14, allowed_rows({1: "old", 2: "branch"}))

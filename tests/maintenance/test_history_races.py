@@ -53,3 +53,21 @@ def test_an_expiry_during_a_forward_leaves_its_state_and_no_gap(calls: tuple[int
             append = [(2, 10**6)] if "append" in names else []
             scene.take_turns(names, [(0, stop), *append, (0, 2), (1, calls[0]), (0, calls[1]), (1, 10**6)])
     scene.memory.clear()
+
+
+def test_a_rollback_during_a_forward_is_not_followed_by_a_part_of_the_branch() -> None:
+    """The forward is stopped while it writes the snapshots of the branch, newest first, and goes on afterwards."""
+    scene = Scene(None, is_old=True)
+    for stop in range(91, 101):
+        scene.take_turns(["rollback to a tag", "forward"], [(1, stop), (0, 10**6)])
+    scene.memory.clear()
+
+
+def test_a_commit_that_others_extend_while_its_base_is_uncovered_leaves_no_gap() -> None:
+    """It is stopped before it publishes, and before it confirms; the rollback removes its base in between."""
+    scene = Scene(None)
+    before_publishing = scene.stops("append") - 6
+    for stop in range(50, 62):
+        turns = [(0, stop), (1, before_publishing), (0, 3), (1, 3), (2, 10**6), (1, 10**6)]
+        scene.take_turns(["rollback", "append", "upsert"], turns)
+    scene.memory.clear()

@@ -42,6 +42,7 @@ from lakewright.maintenance.rollback import (
     publish_above,
     remove_changelogs,
     remove_left_pins,
+    replace_below,
     replace_between,
     settle_jobs,
     uncover,
@@ -373,7 +374,7 @@ def _take_over(store: TableStore, branch: _Forwarded, target: Snapshot, cover: S
         # All snapshots of the other branch may be older than the oldest one here.
         fill_gaps(store, target, cover)
     covers = replace_between(store, target, cover, first_id=first_id)
-    _copy_snapshots(store, branch.snapshots, first_id)
+    _copy_snapshots(store, branch.snapshots, first_id, cover)
     _make_newest(store, branch.schema)
     remove_changelogs(store, first_id, cover.id)
     covered = [tag for tag in store.tags.all() if tag.snapshot.id < cover.id]
@@ -389,14 +390,15 @@ def _remove_below(store: TableStore, first_id: int) -> None:
     remove_changelogs(store, 0, first_id)
 
 
-def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: int) -> None:
+def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: int, cover: Snapshot) -> None:
     """Write the snapshots of the other branch over those of the current one; the state on top covers them."""
     own = [i for i in store.snapshots.ids() if first_id <= i <= max(wanted)]
     # Newest first: below the oldest snapshot of the current branch that makes no gap in the ids.
     for snapshot_id in sorted({*own, *(i for i in wanted if i >= first_id)}, reverse=True):
         path = store.layout.snapshot_file(snapshot_id)
         if snapshot_id in wanted:
-            store.storage.replace(path, wanted[snapshot_id])
+            data = wanted[snapshot_id]
+            replace_below(store, cover, _parsed(data, store.layout, snapshot_id), data)
         else:
             store.storage.delete(path)
 

@@ -493,16 +493,18 @@ def replace_between(
     state = write_unchanged(store, kept)
     copies = [replace(state, id=snapshot_id) for snapshot_id in reversed(between)]
 
-    def put(copy: Snapshot) -> None:
-        check_covered(store, cover)
-        store.storage.replace(store.layout.snapshot_file(copy.id), to_json(copy).encode())
-        if not store.snapshots.holds(cover):  # another call was faster, and the id may be free by its will
-            if store.snapshots.holds(copy):
-                store.storage.delete(store.layout.snapshot_file(copy.id), durable=True)
-            raise CoverGoneError
-
-    map_concurrently(store.storage, put, copies)
+    map_concurrently(store.storage, lambda copy: replace_below(store, cover, copy, to_json(copy).encode()), copies)
     return [cover, *(copy for copy in copies if copy.id > kept.id)]
+
+
+def replace_below(store: TableStore, cover: Snapshot, snapshot: Snapshot, data: bytes) -> None:
+    """Write the file of a snapshot below the one on top, or raise CoverGoneError and leave none."""
+    check_covered(store, cover)
+    store.storage.replace(store.layout.snapshot_file(snapshot.id), data)
+    if not store.snapshots.holds(cover):  # another call was faster, and the id may be free by its will
+        if store.snapshots.holds(snapshot):
+            store.storage.delete(store.layout.snapshot_file(snapshot.id), durable=True)
+        raise CoverGoneError
 
 
 def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot], *, first_id: int | None = None) -> None:
@@ -514,31 +516,23 @@ def uncover(store: TableStore, kept: Snapshot, covers: Sequence[Snapshot], *, fi
     filled = fill_gaps(store, kept, covers[0])
     write_hints(store)  # makes what was changed below durable: a power cut must not bring it back uncovered
     by_id = {cover.id: cover for cover in (*covers, *filled)}
-    for _, cover in sorted(by_id.items(), reverse=True):
-        if not _remove_newest(store, cover):
-            _remove_below_gap(store, kept.id if first_id is None else first_id)
+    removed: list[Snapshot] = []
+    for cover_id, cover in sorted(by_id.items(), reverse=True):
+        newest = store.snapshots.latest_id() or 0
+        if newest > cover_id or (newest == cover_id and not store.snapshots.holds(cover)):
             break
+        if newest == cover_id:  # else an expiry has removed it
+            store.storage.delete(store.layout.snapshot_file(cover_id), durable=True)
+            removed.append(cover)
+    newest = store.snapshots.latest_id() or 0
+    for cover in removed:
+        if cover.id < newest:  # a commit that was planned on it came in the same moment: no gap shall be below that
+            store.storage.create(store.layout.snapshot_file(cover.id), to_json(cover).encode())
+    if newest > kept.id:
+        _remove_below_gap(store, kept.id if first_id is None else first_id)
     else:
         _put_back(store, kept)
     write_hints(store)
-
-
-def _remove_newest(store: TableStore, cover: Snapshot) -> bool:
-    """Remove a snapshot if it is the newest; False if others have committed on top of it, and it stays.
-
-    A commit that was planned on it may come in the same moment. Then it is put back, so that there is no gap below.
-    """
-    newest = store.snapshots.latest_id() or 0
-    if newest < cover.id:
-        return True  # an expiry has removed it
-    if newest > cover.id or not store.snapshots.holds(cover):
-        return False
-    path = store.layout.snapshot_file(cover.id)
-    store.storage.delete(path, durable=True)
-    if not store.snapshots.exists(cover.id + 1):
-        return True
-    store.storage.create(path, to_json(cover).encode())
-    return False
 
 
 def fill_gaps(store: TableStore, kept: Snapshot, cover: Snapshot) -> list[Snapshot]:

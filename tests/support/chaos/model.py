@@ -160,7 +160,8 @@ class History:
             name: (number, allowed_rows(rows)) for name, (number, rows) in past.tags.items()
         }
         self.branches = {
-            name: Branch(first, newest, allowed_rows(rows)) for name, (first, newest, rows) in past.branches.items()
+            name: Branch(first_id, newest_id, allowed_rows(rows))
+            for name, (first_id, newest_id, rows) in past.branches.items()
         }
         known = self.known = [one for one in operations if one.outcome != FAILED]
         self.rewinds = [one for one in known if one.verb in REWINDS]
@@ -315,9 +316,8 @@ class Commits:
         self.by_uid = {one.uid: one for one in operations if one.verb in COMMITS}
         retried = {one.facts["of"] for one in operations if one.verb == "replay" and one.outcome != FAILED}
         self.failed = {uid for uid, one in self.by_uid.items() if one.outcome == FAILED and uid not in retried}
-        known = [past.rows, *(rows for _, rows in past.tags.values())]
-        known += [rows for _, _, rows in past.branches.values()]
-        self.old = {value for rows in known for value in rows.values()} | earlier
+        known = [past.rows, *(rows for _, rows in past.tags.values()), *(rows for *_, rows in past.branches.values())]
+        self.old = {value for rows in known for value in rows.values()} | earlier | (retried - self.by_uid.keys())
         touched: Counter[int] = Counter()
         self.clears = False
         for one in self.by_uid.values():

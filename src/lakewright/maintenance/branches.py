@@ -398,7 +398,7 @@ def _copy_snapshots(store: TableStore, wanted: Mapping[int, bytes], first_id: in
         path = store.layout.snapshot_file(snapshot_id)
         if snapshot_id in wanted:
             data = wanted[snapshot_id]
-            replace_below(store, cover, _parsed(data, store.layout, snapshot_id), data)
+            replace_below(store, cover, _parse_snapshot(data, store.layout, snapshot_id), data)
         else:
             store.storage.delete(path)
 

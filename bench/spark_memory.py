@@ -57,7 +57,7 @@ def make_table(root: str, name: str, **schema: object) -> lw.FileStoreTable:
 
 def answers(root: str, tasks: int, path: str) -> None:
     """Make what Spark would bring home: rows with the messages of tasks, each with a file in four partitions."""
-    from lakewright.engine.engine_job import serialize_messages  # noqa: PLC0415 - processes that only count need none of it
+    from lakewright.engine.engine import TaskResult  # noqa: PLC0415 - processes that only count need none of it
     from lakewright.write.table_writer import WriteJob  # noqa: PLC0415
 
     table = make_table(root, "driver", partition_keys=["day"])
@@ -80,7 +80,7 @@ def answers(root: str, tasks: int, path: str) -> None:
         pickle.dump((table, job), out)
         for task in range(tasks):
             named = [_copied(table, message, f"data-{job.write_id}-{task}-{task}") for message in messages]
-            pickle.dump((task, task, 0, 0, 1, serialize_messages(named), None), out)
+            pickle.dump((task, task, 0, 0, 1, TaskResult(named).to_bytes(), None), out)
 
 
 def _copied(table: lw.FileStoreTable, message: CommitMessage, stem: str) -> CommitMessage:
@@ -100,6 +100,7 @@ def drive(path: str) -> None:
         _publish,
         _Written,
     )
+    from lakewright.engine.engine import TaskResult  # noqa: PLC0415
     from lakewright.engine.engine_job import verified_messages  # noqa: PLC0415
     from lakewright.spark.spark_engine import _complete, _join_payloads  # noqa: PLC0415
 
@@ -112,7 +113,7 @@ def drive(path: str) -> None:
     started = time.process_time()
     done = _complete(_join_payloads(rows, 0), "bench")
     del rows
-    messages = verified_messages(job, (one.payload for one in done))
+    messages = verified_messages(job, (TaskResult.from_bytes(one.payload) for one in done))
     marks["messages"] = resident()
     written = _Written(messages, len(done), "bench")
     result = _publish(job, CommitTarget(), lambda *_: [], time.monotonic(), written).result

@@ -14,14 +14,15 @@ import pytest
 import lakewright as lw
 from lakewright.dml.bucket_merge import BucketMerge, BucketReceivers, BucketRoute, in_reach
 from lakewright.dml.change_plan import ChangePlan
-from lakewright.dml.change_runner import run_change
-from lakewright.dml.change_tasks import guarded_keyed_merge, source_name, verify_keyed
+from lakewright.dml.change_runner import run_change, verify_change
+from lakewright.dml.change_tasks import guarded_keyed_merge, source_name
 from lakewright.dml.keyed_strategy import plan_merged_splits
 from lakewright.dml.merge import MergeBuilder, merge
 from lakewright.dml.merge_clauses import read_source
 from lakewright.dml.row_changes import PreparedChange, UpdateResult
 from lakewright.dml.upsert import plan_upsert
 from lakewright.engine.engine import TaskId
+from lakewright.engine.local_engine import LocalResults
 from lakewright.errors import InvalidInputError
 from lakewright.formats.hash_index import Hashes
 from lakewright.metadata.table_store import TableStore
@@ -61,17 +62,6 @@ def by_source(builder: MergeBuilder) -> MergeBuilder:
         .when_not_matched_by_source_update({"s": lw.lit("left alone")}, "n > 500")
         .when_not_matched_by_source_delete("n < 100")
     )
-
-
-@dataclass(frozen=True)
-class Answered:
-    """The answers of tasks that ran in this process."""
-
-    payloads: list[bytes]
-    method: str = ""
-
-    def has_losers(self) -> bool:
-        return False
 
 
 def table_of(
@@ -131,7 +121,7 @@ def by_bucket(
         for part in (named.slice(0, half), named.slice(half)):
             for group in shipped.grouping(route)(shipped.to_wire_types(part)):
                 places.setdefault((group.partition, group.bucket), ([], []))[1].append(group.rows)
-        payloads = []
+        results = []
         for number in range(receivers.count):
             own = [
                 (bucket, *some)
@@ -139,10 +129,10 @@ def by_bucket(
                 if receivers.of(RowGroup(partition, bucket, pa.table({})), BucketMode.HASH_FIXED) == number
             ]
             for attempt in range(2 if again else 1):
-                answer = shipped.run(TaskId(number, attempt), own)
-            payloads.append(answer)
+                result = shipped.run(TaskId(number, attempt), own)
+            results.append(result)
         meanwhile()
-        return guarded_keyed_merge(store, plan, verify_keyed(work.job, Answered(payloads)))
+        return guarded_keyed_merge(store, plan, verify_change(work.job, LocalResults(results)))
 
     return run_change(store, prepare, operation="MERGE")
 

@@ -12,7 +12,9 @@ import lakewright as lw
 from contract.fault_enumerator import stray_files
 from lakewright.commit.commit_message import CommitMessage
 from lakewright.commit.committer import Committer
+from lakewright.dml.delete_update import delete, update
 from lakewright.dml.row_changes import UpdateResult
+from lakewright.engine.local_engine import LocalEngine
 from lakewright.spec.snapshot import Snapshot
 
 SCHEMA = pa.schema({"id": pa.int64(), "n": pa.int64()})
@@ -101,3 +103,18 @@ def test_a_change_of_nothing_leaves_no_trace(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     assert table.delete("id = 77", job_id="one").is_empty
     assert table.delete("id = 1", job_id="one").deleted == 1
+
+
+@pytest.mark.parametrize("keys", [None, ["id"]])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_shares_in_threads_change_the_same_rows(tmp_path: Path, keys: list[str] | None, threads: int) -> None:
+    table = new_table(tmp_path, keys)
+    lw.write_table(pa.table({"id": [4, 5], "n": [4, 5]}), table)
+    engine = LocalEngine(threads)
+    assert delete(table.store, "id IN (1, 4)", workers=engine).deleted == 2
+    assert update(table.store, {"n": 0}, "id > 2", workers=engine).updated == 2
+    with pytest.raises(KeyError, match="nothing"):
+        update(table.store, {"n": lambda rows: rows.column("nothing")}, "id > 2", workers=engine)
+    assert not stray_files(table.store)
+    rows = lw.read_table(table).sort_by("id")
+    assert rows.to_pydict() == {"id": [2, 3, 5], "n": [2, 0, 0]}

@@ -372,7 +372,7 @@ def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -
         seen.append(columns)
         return locate_rows(store, part, columns, schemas=schemas)
 
-    monkeypatch.setattr("lakewright.dml.change_tasks.locate_rows", noting)
+    monkeypatch.setattr("lakewright.dml.merge.locate_rows", noting)
     assert counts(table.merge(pa.table({"id": [100]}), "id").when_matched_delete().execute()) == (1, 0, 0)
     assert seen == [("id",)]
     on = "t.id = s.id AND t.n > 1 AND t.id < 50"

@@ -10,7 +10,8 @@ import pytest
 import lakewright as lw
 from lakewright.dml.row_changes import PreparedChange
 from lakewright.spec.snapshot import Snapshot
-from lakewright.statements.embedded import embedded_changes
+from lakewright.statements.change_statement import ChangeStatement
+from lakewright.statements.embedded.embedded_changes import SourceQuery
 from support.effort import each_once
 
 ROWS = """(1, 'a', 1.5D, true, DATE '2026-01-01', 1.25), (2, 'b', DOUBLE('NaN'), false, DATE '2026-01-02', 2.5),
@@ -58,15 +59,15 @@ def context(request: pytest.FixtureRequest, tmp_path: Path) -> lw.SQLContext:
 def _run(context: lw.SQLContext, text: str, monkeypatch: pytest.MonkeyPatch, *, by_query: bool) -> tuple[object, int]:
     """Run a statement; return its counts and the rows after it, and how many change queries it took."""
     queries: list[int] = []
-    own = embedded_changes._Change.prepare
+    own = ChangeStatement.prepare
 
-    def counted(self: embedded_changes._Change, base: Snapshot | None) -> PreparedChange:
+    def counted(self: ChangeStatement[SourceQuery], base: Snapshot | None) -> PreparedChange:
         queries.append(1)
         return own(self, base)
 
-    monkeypatch.setattr(embedded_changes._Change, "prepare", counted)
+    monkeypatch.setattr(ChangeStatement, "prepare", counted)
     if by_query:
-        monkeypatch.setattr(embedded_changes._Change, "verb", lambda _: None)
+        monkeypatch.setattr(ChangeStatement, "verb", lambda _: None)
     counts = context.sql(text).to_pylist()
     rows: pa.Table = context.sql("SELECT * FROM d.t ORDER BY id")
     return (counts, str(rows.to_pylist())), len(queries)

@@ -27,8 +27,8 @@ from lakewright.compact.sort_compaction import (
     sort_part,
     with_files,
 )
-from lakewright.engine.engine import Engine, ExchangingWorkers, Job, TaskId, TaskResults, Work
-from lakewright.engine.engine_job import deserialize_messages, run_tasks, serialize_messages
+from lakewright.engine.engine import Engine, ExchangingWorkers, Job, TaskId, TaskResult, TaskResults, Work
+from lakewright.engine.engine_job import run_tasks
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_file_reader import explain_missing_files
 from lakewright.read.split_planning import Packing
@@ -72,7 +72,7 @@ def sort_divided(
     )
 
     def read(answers: TaskResults) -> _Sorted:
-        made = [deserialize_messages(payload)[0] for payload in answers.payloads]
+        made = [result.messages[0] for result in answers.results]
         return _Sorted(
             [
                 joined_message(store, task, made[division.parts.start : division.parts.stop])
@@ -91,9 +91,9 @@ def _samples(workers: Engine[Work], store: TableStore, tasks: Sequence[tuple[Com
     rows = {task.partition: sum(file.row_count for file in task.files) for task in chosen}
     what = f"sample {len(shares)} parts of {store.name}"
     work = workers.share_out(shares, partial(_sample, store, rows), description=what)
-    answers = iter(workers.run(Job(store, str(uuid.uuid4()), work)).payloads)
+    answers = iter(workers.run(Job(store, str(uuid.uuid4()), work)).results)
     for some in parts:
-        yield pa.concat_tables(pa.ipc.open_stream(next(answers)).read_all() for _ in some)
+        yield pa.concat_tables(pa.ipc.open_stream(next(answers).data).read_all() for _ in some)
 
 
 def _parts_of(store: TableStore, task: CompactTask, count: int) -> list[CompactTask]:
@@ -106,13 +106,12 @@ def _parts_of(store: TableStore, task: CompactTask, count: int) -> list[CompactT
 # ---- on a worker -----------------------------------------------------------------------------------------------------
 
 
-def _sample(store: TableStore, rows: dict[bytes, int], _this: TaskId, tasks: Iterator[bytes]) -> bytes:
+def _sample(store: TableStore, rows: dict[bytes, int], _this: TaskId, tasks: Iterator[bytes]) -> TaskResult:
     """Read a sample of some files of one task."""
     (task,) = map(CompactTask.deserialize, tasks)
     count = SAMPLE_ROWS * sum(file.row_count for file in task.files) // max(1, rows[task.partition])
     with explain_missing_files(store, task.snapshot_id):
-        payload: bytes = _stream(sample_of(store, task, count)).to_pybytes()
-        return payload
+        return TaskResult(data=_stream(sample_of(store, task, count)).to_pybytes())
 
 
 def _send(
@@ -129,14 +128,14 @@ def _send(
 
 def _receive(
     store: TableStore, divisions: Sequence[Division], write_id: str, this: TaskId, blobs: Iterator[bytes]
-) -> bytes:
+) -> TaskResult:
     """Sort the rows of one part, and write its files."""
     division = next(division for division in divisions if this.number in division.parts)
     stem = f"{write_id}-{this.number}-{this.attempt}-0"
     output = BucketOutput(store, (division.task.partition, division.task.bucket), new_uuid=lambda: stem)
     batches = (batch for blob in blobs for batch in pa.ipc.open_stream(blob))
     memory = store.options.lakewright_merge_memory
-    return serialize_messages([sort_part(store, division, this.number, batches, output, memory)])
+    return TaskResult((sort_part(store, division, this.number, batches, output, memory),))
 
 
 def _stream(rows: pa.Table) -> pa.Buffer:
@@ -205,11 +204,11 @@ def _run(workers: Engine[Work], store: TableStore, tasks: Sequence[CompactTask])
 
 
 def _read(answers: TaskResults) -> _Compacted:
-    return _Compacted([message for payload in answers.payloads for message in deserialize_messages(payload)])
+    return _Compacted([message for result in answers.results for message in result.messages])
 
 
-def _compact(store: TableStore, write_id: str, this: TaskId, tasks: Iterator[bytes]) -> bytes:
+def _compact(store: TableStore, write_id: str, this: TaskId, tasks: Iterator[bytes]) -> TaskResult:
     """Run the compaction tasks of one share, on a worker."""
     names = (f"{write_id}-{this.number}-{this.attempt}-{file}" for file in range(1 << 31))
     compactions = (CompactTask.deserialize(task) for task in tasks)
-    return serialize_messages(run_task(store, task, new_uuid=partial(str, next(names))) for task in compactions)
+    return TaskResult([run_task(store, task, new_uuid=partial(str, next(names))) for task in compactions])

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from lakewright.dml.assignments import ColumnRef, MergeSide
 from lakewright.dml.change_plan import ChangePlan
-from lakewright.dml.change_tasks import keyed_columns, pack_counts, pruning, source_name, source_rows, write_merge
+from lakewright.dml.change_tasks import keyed_columns, pruning, source_name, source_rows, write_merge
 from lakewright.dml.distributed_write import with_one_thread
-from lakewright.dml.keyed_strategy import KeyedWriter, keyed_job, one_reader, read_merged
+from lakewright.dml.keyed_strategy import KeyedWriter, keyed_job, one_reader, read_merged, result_of
 from lakewright.dml.upsert import newest_rows
-from lakewright.engine.engine import TaskId
-from lakewright.engine.engine_job import serialize_messages
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
@@ -212,7 +211,7 @@ class BucketMerge:
         known = source_rows(self.plan, rows)
         return pa.Table.from_arrays(known.columns, names=self.schema.names).cast(self.schema)
 
-    def run(self, this: TaskId, buckets: Iterable[BucketRows]) -> bytes:
+    def run(self, this: TaskId, buckets: Iterable[BucketRows]) -> TaskResult:
         """Merge into one bucket after the other."""
         held_max = max(1 << 20, self.store.options.write_buffer_size) // 4
         assigner = Assigner(this.number % self.assigners, self.assigners)
@@ -224,8 +223,7 @@ class BucketMerge:
                 with writer.into_bucket(bucket if is_looked_up and bucket >= 0 else None):
                     self._merge(writer, splits, rows)
                 writer.flush_above(held_max)
-            made = writer.finish()
-        return pack_counts(made) + serialize_messages(made.messages)
+            return result_of(writer.finish())
 
     def _merge(self, writer: KeyedWriter, splits: Sequence[DataSplit], rows: Sequence[pa.Table]) -> None:
         if not rows and not self.plan.by_source:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,8 +33,8 @@ from lakewright.dml.row_changes import (
     VectorFile,
 )
 from lakewright.dml.vector_updates import store_vectors
-from lakewright.engine.engine import Engine, Job, TaskId, TaskResults, Work
-from lakewright.engine.engine_job import deserialize_messages, run_tasks, serialize_messages, verified_messages
+from lakewright.engine.engine import Engine, Job, TaskId, TaskResult, TaskResults, Work
+from lakewright.engine.engine_job import run_tasks, verified_messages
 from lakewright.errors import InvalidInputError, with_table_name
 from lakewright.metadata.table_store import TableStore
 from lakewright.metrics import StageTimer
@@ -53,9 +52,6 @@ from lakewright.write.table_writer import TableWriter, WriteJob
 # certain that no snapshot names them; if it is unknown whether a commit was published, nothing is removed.
 
 Decide: TypeAlias = Callable[[DataSplit], GroupChange | None]
-RunGroups: TypeAlias = Callable[
-    [ChangeJob, Sequence[DataSplit], Decide], Sequence[AppliedChanges]
-]  # how an engine does it
 
 
 def run_change(
@@ -145,9 +141,9 @@ def _result(published: Snapshot | None, prepared: PreparedChange, attempts: int,
 
 
 def change_groups(
-    job: ChangeJob, parts: Sequence[DataSplit], decide: Decide, run: RunGroups | None = None
+    job: ChangeJob, parts: Sequence[DataSplit], decide: Decide, workers: Engine[Work] | None = None
 ) -> PreparedChange:
-    """Decide how the rows of groups change and apply it, in threads or with `run` on the workers of an engine.
+    """Decide how the rows of groups change and apply it, in threads or on the workers of an engine.
 
     `decide` is called in the thread, or on the worker, that has the group.
     """
@@ -159,7 +155,14 @@ def change_groups(
             check_columns_unchanged(job.store, known.store, decision)
         return decision
 
-    return fold_applied(job, (run or _in_threads)(known, parts, decide_part))
+    if workers is None:
+        return fold_applied(job, _in_threads(known, parts, decide_part))
+    if not parts:
+        return fold_applied(job, ())
+    shares = share_splits(known.store, parts, at_least=workers.tasks_at_once)
+    blobs = [[part.serialize() for part in share] for share in shares]
+    share_out = partial(workers.share_out, blobs, description=description(known.store))
+    return _change_by_tasks(workers, job, known, partial(_decide_splits, decide_part), share_out)
 
 
 def fold_applied(job: ChangeJob, parts: Iterable[AppliedChanges]) -> PreparedChange:
@@ -254,10 +257,10 @@ GROUP, POSITION = "group", "position"  # columns of rows that are matched: the n
 MatchedRows: TypeAlias = Iterable[tuple[DataSplit | None, Iterable[pa.RecordBatch]]]
 Changes: TypeAlias = Iterable[GroupChange | pa.Table]  # changes of groups, and tables of new rows
 Rows = TypeVar("Rows")  # what a task gets
+GroupTask: TypeAlias = Callable[[TaskId, Rows], TaskResult]
 
 # Added to an attempt in the names of files with new rows, since the attempt may also write files of rows that move.
 INSERTING = 1 << 40
-_COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,22 +272,6 @@ class ChangeResults:
     inserted: int
 
 
-def groups_on(workers: Engine[Work]) -> RunGroups:
-    """Return a function that changes groups on the workers of an engine."""
-    return partial(_run, workers)
-
-
-def _run(workers: Engine[Work], job: ChangeJob, parts: Sequence[DataSplit], decide: Decide) -> Sequence[AppliedChanges]:
-    if not parts:
-        return []
-    apply = change_task(job, partial(_decide_splits, decide))
-    blobs = [
-        [part.serialize() for part in share] for share in share_splits(job.store, parts, at_least=workers.tasks_at_once)
-    ]
-    work = workers.share_out(blobs, apply, description=description(job.store))
-    return apply_changes(workers, job, work).applied
-
-
 def _decide_splits(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChange]:
     for blob in blobs:
         change = decide(DataSplit.deserialize(blob))
@@ -292,48 +279,74 @@ def _decide_splits(decide: Decide, blobs: Iterator[bytes]) -> Iterator[GroupChan
             yield change
 
 
-def change_task(
-    job: ChangeJob, changes: Callable[[Rows], Changes], *, inserts: TableStore | None = None
-) -> Callable[[TaskId, Rows], bytes]:
-    """Return a task that applies the changes which `changes` makes of what the task gets, and writes new rows.
+@dataclass(frozen=True, slots=True)
+class SnapshotGroups:
+    """Groups of files of one snapshot of an append table, in which rows may change."""
 
-    `inserts` is the table with the schema of new rows, if there may be some.
-    """
-    inserting = _share_buckets(WriteJob.new(inserts or job.store, write_id=job.write_id))
+    store: TableStore
+    base: Snapshot | None  # None: the table has no snapshot, and there are no groups
+    parts: Sequence[DataSplit]
 
-    def run(this: TaskId, rows: Rows) -> bytes:
-        return _apply(job, inserting, this, changes(rows))
+    def change(
+        self,
+        workers: Engine[Work],
+        changes: Callable[[TableStore], Callable[[Rows], Changes]],
+        work: Callable[[GroupTask[Rows]], Work],
+    ) -> PreparedChange:
+        """Have tasks change groups, and insert new rows, as the rows say that they get.
 
-    return run
+        `changes` returns what makes changes of such rows, given the table with the schema in which files are written;
+        `work` returns what the engine runs for the function of a task.
+        """
+        if self.base is None:
+            return _insert_first(workers, WriteJob.new(self.store), changes(self.store), work)
+        job = ChangeJob.on(self.store, self.base)
+        known = with_all_columns(job, self.parts)
+        return _change_by_tasks(workers, job, known, changes(known.store), work)
 
 
-def apply_changes(workers: Engine[Work], job: ChangeJob, work: Work) -> ChangeResults:
-    """Run tasks that `change_task` made, and return what is to be committed."""
-    return run_tasks(workers, Job(job.store, job.write_id, work), partial(_verify, job))
+def _change_by_tasks(
+    workers: Engine[Work],
+    job: ChangeJob,
+    known: ChangeJob,
+    changes: Callable[[Rows], Changes],
+    work: Callable[[GroupTask[Rows]], Work],
+) -> PreparedChange:
+    """Have tasks apply the changes that `changes` makes of what they get; `known` writes all columns of the files."""
+    inserting = _share_buckets(WriteJob.new(job.store, write_id=job.write_id))
+
+    def task(this: TaskId, rows: Rows) -> TaskResult:
+        return _apply(known, inserting, this, changes(rows))
+
+    done = run_tasks(workers, Job(known.store, known.write_id, work(task)), partial(_verify, known))
+    return replace(fold_applied(job, done.applied), inserted=done.inserted)
 
 
-def inserting_rows(job: WriteJob, made: Callable[[Rows], Changes]) -> Callable[[TaskId, Rows], bytes]:
-    """Return a task that inserts the new rows which `made` makes of what it gets, into a table without a snapshot."""
+def _insert_first(
+    workers: Engine[Work],
+    job: WriteJob,
+    changes: Callable[[Rows], Changes],
+    work: Callable[[GroupTask[Rows]], Work],
+) -> PreparedChange:
+    """Insert rows into a table that has no snapshot."""
     inserting = _share_buckets(job)
 
-    def run(this: TaskId, rows: Rows) -> bytes:
+    def task(this: TaskId, rows: Rows) -> TaskResult:
         with InsertedRows(inserting, this) as new:
-            for change in new.write_inserts(made(rows)):
+            for change in new.write_inserts(changes(rows)):
                 raise AssertionError(f"there is nothing to change yet in {change.part}")
-            return serialize_messages(new.finish())
+            return TaskResult(new.finish(), (0, 0, new.rows))
 
-    return run
+    return run_tasks(workers, Job(job.store, job.write_id, work(task)), partial(verify_change, job))
 
 
-def insert_rows(workers: Engine[Work], job: WriteJob, work: Work) -> ChangeResults:
-    """Run tasks that `inserting_rows` made, and return what is to be committed."""
-
-    def verify(answers: TaskResults) -> ChangeResults:
-        messages = tuple(verified_messages(job, answers.payloads))
-        inserted = count_rows(file for message in messages for file in message.new_files)
-        return ChangeResults(messages, (AppliedChanges(messages),), inserted)
-
-    return run_tasks(workers, Job(job.store, job.write_id, work), verify)
+def verify_change(job: WriteJob, answers: TaskResults) -> PreparedChange:
+    """Return what tasks wrote; those that count rows count what they deleted, updated and inserted."""
+    results = answers.results
+    counts = (result.counts for result in results if result.counts)
+    deleted, updated, inserted = map(sum, zip((0, 0, 0), *counts, strict=True))
+    messages = tuple(verified_messages(job, results))
+    return PreparedChange(messages, deleted, updated, inserted, str(row_changes.change_method(job.store)))
 
 
 def description(store: TableStore) -> str:
@@ -345,12 +358,12 @@ def _share_buckets(job: WriteJob) -> WriteJob:
     return with_shared_buckets(with_one_thread(job))
 
 
-def _apply(job: ChangeJob, inserting: WriteJob, this: TaskId, made: Changes) -> bytes:
-    """Apply the changes of one task and write its new rows, on a worker."""
+def _apply(job: ChangeJob, inserting: WriteJob, this: TaskId, made: Changes) -> TaskResult:
+    """Apply the changes of one task and write its new rows; count the rows deleted, updated and inserted."""
     with InsertedRows(inserting, this) as new:
         applied = file_group_strategy.apply_group_changes(job, new.write_inserts(made), this.number, this.attempt)
         applied = store_vectors(job, applied + AppliedChanges(tuple(new.finish())), this.number, this.attempt)
-        return _pack_counts(job, applied, new.rows)
+        return TaskResult(_messages(job, applied), (applied.deleted, applied.updated, new.rows))
 
 
 class InsertedRows:
@@ -386,10 +399,6 @@ class InsertedRows:
             self._writer.close()
 
 
-def _pack_counts(job: ChangeJob, applied: AppliedChanges, inserted: int) -> bytes:
-    return _COUNTS.pack(applied.deleted, applied.updated, inserted) + serialize_messages(_messages(job, applied))
-
-
 def _messages(job: ChangeJob, applied: AppliedChanges) -> list[CommitMessage]:
     """Return the results of a task as messages; its vectors are in messages with index files."""
     stored = (job.message(one.bucket, new_index_files=(one.file,)) for one in applied.vector_files)
@@ -398,17 +407,17 @@ def _messages(job: ChangeJob, applied: AppliedChanges) -> list[CommitMessage]:
 
 def _verify(job: ChangeJob, answers: TaskResults) -> ChangeResults:
     """Return the results of all tasks."""
-    applied = tuple(_unpack_applied(job, payload) for payload in answers.payloads)
+    results = answers.results
+    applied = tuple(_applied(job, result) for result in results)
     messages = [message for some in applied for message in _messages(job, some)]
-    return ChangeResults(messages, applied, sum(_COUNTS.unpack_from(payload)[2] for payload in answers.payloads))
+    return ChangeResults(messages, applied, sum(result.counts[2] for result in results))
 
 
-def _unpack_applied(job: ChangeJob, payload: bytes) -> AppliedChanges:
-    """Return the results of a task from its payload; the vectors of removed files are removed too."""
-    deleted, updated, _ = _COUNTS.unpack_from(payload)
-    messages = deserialize_messages(payload[_COUNTS.size :])
-    plain = tuple(message for message in messages if not message.new_index_files)
-    files = tuple(VectorFile(_bucket(m), file) for m in messages for file in m.new_index_files)
+def _applied(job: ChangeJob, result: TaskResult) -> AppliedChanges:
+    """Return what a task changed; the vectors of removed files are removed too."""
+    deleted, updated, _ = result.counts
+    plain = tuple(message for message in result.messages if not message.new_index_files)
+    files = tuple(VectorFile(_bucket(m), file) for m in result.messages for file in m.new_index_files)
     manifest = job.snapshot.index_manifest
     index = job.store.manifests.read_index(manifest) if manifest and any(m.deleted_files for m in plain) else []
     masked = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -18,10 +17,9 @@ from lakewright.dml.keyed_rules import KeyedChangeRules
 from lakewright.dml.keyed_strategy import RowKindWriter, guard_scope, locate_merged
 from lakewright.dml.matching import Matcher, Pairs, concat_positions
 from lakewright.dml.merge_clauses import read_source
-from lakewright.dml.row_changes import ChangeMethod, GroupChange, PreparedChange, RowPositions
+from lakewright.dml.row_changes import GroupChange, PreparedChange, RowPositions
 from lakewright.dml.row_location import LocatedRows, locate_rows
-from lakewright.engine.engine import TaskResults
-from lakewright.engine.engine_job import verified_messages
+from lakewright.engine.engine import TaskResult
 from lakewright.errors import LakewrightError
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
@@ -76,27 +74,6 @@ def write_decision(writer: RowKindWriter, rows: pa.Table, decision: Decision) ->
         writer.delete(rows.take(pa.array(decision.deleted)))
     if decision.values is not None:
         writer.update(rows.take(pa.array(decision.updated)), decision.values)
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupMerge:
-    """Matches and decides the rows of groups, in any thread."""
-
-    store: TableStore
-    plan: ChangePlan
-    matcher: Matcher
-    matched: np.ndarray  # for each source row whether a row of the target matches it; threads only ever set True
-    schemas: FileSchemas
-
-    def decide(self, part: DataSplit) -> GroupChange:
-        """Match the rows of a group and return how they change."""
-        located = locate_rows(self.store, part, self.plan.target_columns, schemas=self.schemas)
-        return group_change(part, [(positions, self._decide(rows)) for positions, rows in chunked_rows(located)])
-
-    def _decide(self, rows: pa.Table) -> Decision:
-        pairs = self.matcher.match(rows)
-        self.matched[pairs.source] = True
-        return self.plan.decide(rows, self.matcher.source, pairs)
 
 
 def group_change(part: DataSplit, decisions: Sequence[tuple[RowPositions, Decision]]) -> GroupChange:
@@ -165,7 +142,6 @@ def write_rows(store: TableStore, rows: ArrowData) -> list[CommitMessage]:
 # Invariant: an insert takes effect after every change, as embedded, even if its key exists.
 
 _SOURCE_CHUNK_ROWS = 1 << 16  # source rows that are handled together
-_KINDS = struct.Struct(f">{len(KIND_NAMES)}q")
 CHANGES, INSERTS = 0, 1  # ranks: rows of a higher rank are written after those of a lower one
 
 RankedGroups: TypeAlias = Iterable[tuple[int, Iterable[RowGroup]]]  # ranks, and the rows of each in groups for writers
@@ -255,12 +231,11 @@ class MergeTask:
         return group_change(part, decisions)
 
 
-def guarded_merge(store: TableStore, plan: ChangePlan, prepared: PreparedChange, inserted: int) -> PreparedChange:
-    """Return a merge into an append table with its inserts counted, and with what must not have changed meanwhile."""
+def guarded_merge(store: TableStore, plan: ChangePlan, prepared: PreparedChange) -> PreparedChange:
+    """Return a merge into an append table with what must not have changed meanwhile."""
     return replace(
         prepared,
-        inserted=inserted,
-        unchanged=scope_of_absence(store, plan) if inserted else None,
+        unchanged=scope_of_absence(store, plan) if prepared.inserted else None,
         reads=tuple(name for name in plan.target_columns if name in store.schema.field_names),
     )
 
@@ -288,28 +263,40 @@ class KeyedMergeTask:
 
     def _inserts(self, batches: Iterable[pa.RecordBatch], sender: Sender) -> Iterator[RowGroup]:
         writer = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
-        keys: list[pa.Table] = []
-        for new in inserted_rows(self.plan, batches):
-            keys += [] if self.plan.upserts else [new.select(list(self.store.schema.primary_keys))]
-            writer.insert(new)
+        for _ in self.write_inserts(writer, batches):
             yield from sender.groups()
-        if keys:
-            writer.rules.check_inserted(pa.concat_tables(keys))
         yield from sender.groups(last=True)
 
     def _changes(self, parts: MatchedRows, sender: Sender) -> Iterator[RowGroup]:
         writer = RowKindWriter(self.store, sender, upserts=self.plan.upserts)
-        columns = keyed_columns(self.plan, writer.rules)
         for part, batches in parts:
-            matched = pa.Table.from_batches(list(batches))
-            if part is None or not (matched.num_rows or self.plan.by_source):
-                continue
-            for chunk in chunks(self.plan, part, matched, locate_merged(self.store, part, columns, self.predicate)):
-                numbers = chunk.matches - chunk.positions[0]
-                pairs = Pairs(numbers, np.arange(len(numbers), dtype=np.int64))
-                write_decision(writer, chunk.target, self.plan.decide(chunk.target, chunk.source, pairs))
+            for _ in () if part is None else self.write_changes(writer, part, batches):
                 yield from sender.groups()
         yield from sender.groups(last=True)
+
+    def write_inserts(self, writer: RowKindWriter, batches: Iterable[pa.RecordBatch]) -> Iterator[None]:
+        """Write the rows to insert for source rows without a match; yield whenever some were written."""
+        keys: list[pa.Table] = []
+        for new in inserted_rows(self.plan, batches):
+            keys += [] if self.plan.upserts else [new.select(list(self.store.schema.primary_keys))]
+            writer.insert(new)
+            yield
+        if keys:
+            writer.rules.check_inserted(pa.concat_tables(keys))
+
+    def write_changes(
+        self, writer: RowKindWriter, part: DataSplit, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[None]:
+        """Write the changes of a split, given the source rows that match its rows; yield whenever some were written."""
+        matched = pa.Table.from_batches(list(batches))
+        if not (matched.num_rows or self.plan.by_source):
+            return
+        columns = keyed_columns(self.plan, writer.rules)
+        for chunk in chunks(self.plan, part, matched, locate_merged(self.store, part, columns, self.predicate)):
+            numbers = chunk.matches - chunk.positions[0]
+            pairs = Pairs(numbers, np.arange(len(numbers), dtype=np.int64))
+            write_decision(writer, chunk.target, self.plan.decide(chunk.target, chunk.source, pairs))
+            yield
 
 
 class CountingWriter:
@@ -333,25 +320,10 @@ class CountingWriter:
         self._kinds += np.bincount(rows.column(VALUE_KIND.name).to_numpy(), minlength=len(self._kinds))
         self._writer.take(rows)
 
-    def to_payload(self) -> bytes:
-        """Return the counts, as the payload of a task begins with them."""
-        return _KINDS.pack(*self._kinds.tolist())
-
-
-def pack_counts(made: PreparedChange) -> bytes:
-    """Return the counts of a change as those of row kinds, as the payload of its task begins with them."""
-    counts = {DELETE: made.deleted, UPDATE_AFTER: made.updated, INSERT: made.inserted}
-    return _KINDS.pack(*(counts.get(kind, 0) for kind in range(len(KIND_NAMES))))
-
-
-def verify_keyed(job: WriteJob, answers: TaskResults, *, counted: bool = True) -> PreparedChange:
-    """Return what the tasks of a change wrote; with `counted`, each payload begins with the counts of row kinds."""
-    size = _KINDS.size if counted else 0
-    messages = verified_messages(job, (payload[size:] for payload in answers.payloads))
-    counts = [_KINDS.unpack_from(payload) for payload in answers.payloads] if counted else []
-    sums = [sum(kinds) for kinds in zip(*counts, strict=True)]
-    deleted, updated, inserted = (sums[DELETE], sums[UPDATE_AFTER], sums[INSERT]) if sums else (0, 0, 0)
-    return PreparedChange(tuple(messages), deleted, updated, inserted, ChangeMethod.KEYED)
+    def finish(self) -> TaskResult:
+        """Finish the files; return what to commit, and how many rows were deleted, updated and inserted."""
+        counts = self._kinds.tolist()
+        return TaskResult(self._writer.prepare(), (counts[DELETE], counts[UPDATE_AFTER], counts[INSERT]))
 
 
 def guarded_keyed_merge(store: TableStore, plan: ChangePlan, prepared: PreparedChange) -> PreparedChange:

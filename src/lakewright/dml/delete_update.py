@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from lakewright.commit.job_ids import JobRun
 from lakewright.commit.table_commit import WriteResult
+from lakewright.compact.compaction_job import TaskRunner
 from lakewright.compact.distributed_compaction import compaction_runner
 from lakewright.dml import file_group_strategy, keyed_rules
 from lakewright.dml import keyed_strategy as keyed
 from lakewright.dml.assignments import Assignments, ColumnScope, check_assignments, refuse_names_as_text
-from lakewright.dml.change_runner import RunGroups, change_groups, groups_on, run_change
+from lakewright.dml.change_runner import change_groups, run_change
 from lakewright.dml.distributed_write import earlier_write_result
-from lakewright.dml.keyed_strategy import buckets_on
 from lakewright.dml.matching import concat_positions
 from lakewright.dml.row_changes import (
     ChangeJob,
@@ -38,26 +38,40 @@ from lakewright.spec.filters import Filter
 from lakewright.spec.predicate import Predicate
 from lakewright.spec.snapshot import Snapshot
 
-# ---- In one process --------------------------------------------------------------------------------------------------
+# ---- Delete, update --------------------------------------------------------------------------------------------------
+# condition -> groups of files that may hold such rows -> find the rows and change them -> one commit
+#
 # Each finds rows in the newest snapshot, decides how they change, applies that in the way that the table allows, and
-# commits once. If another commit changed the same rows meanwhile, it starts again from the newest snapshot.
+# commits once. If another commit changed the same rows meanwhile, it starts again from the newest snapshot. Threads of
+# this process do that, or the tasks of an engine: each has groups of files, or whole buckets of a primary-key table.
 
 
-def delete(store: TableStore, where: Filter, job_id: str | None = None) -> UpdateResult:
+def delete(
+    store: TableStore, where: Filter, *, job_id: str | None = None, workers: Engine[Work] | None = None
+) -> UpdateResult:
     """Delete the rows that fulfil a condition; a job id is committed only once."""
     predicate = checked_delete(store, where)
-    prepare = partial(prepare_delete, store, predicate)
-    return run_change(store, prepare, operation="DELETE", job=JobRun.of(store, job_id))
+    prepare = partial(prepare_delete, store, predicate, workers=workers)
+    return run_change(store, prepare, operation="DELETE", run=_compaction_on(workers), job=JobRun.of(store, job_id))
 
 
 def update(
-    store: TableStore, assignments: Mapping[str, object], where: Filter | None = None, job_id: str | None = None
+    store: TableStore,
+    assignments: Mapping[str, object],
+    where: Filter | None = None,
+    *,
+    job_id: str | None = None,
+    workers: Engine[Work] | None = None,
 ) -> UpdateResult:
     """Set columns of the rows that fulfil a condition, or of all rows; a job id is committed only once."""
     predicate = bind_condition(store, where)
     checked = checked_update(store, assignments)
-    prepare = partial(prepare_update, store, checked, predicate)
-    return run_change(store, prepare, operation="UPDATE", job=JobRun.of(store, job_id))
+    prepare = partial(prepare_update, store, checked, predicate, workers=workers)
+    return run_change(store, prepare, operation="UPDATE", run=_compaction_on(workers), job=JobRun.of(store, job_id))
+
+
+def _compaction_on(workers: Engine[Work] | None) -> TaskRunner | None:
+    return None if workers is None else compaction_runner(workers)
 
 
 def checked_delete(store: TableStore, where: Filter) -> Predicate:
@@ -108,17 +122,12 @@ def prepare_delete(
     store: TableStore,
     predicate: Predicate,
     base: Snapshot | None,
-    run: RunGroups | None = None,
-    run_buckets: keyed.RunBuckets | None = None,
+    workers: Engine[Work] | None = None,
 ) -> PreparedChange:
-    """Delete the rows of a snapshot that fulfil a predicate, without committing it.
-
-    An engine may pass `run` and `run_buckets`, which change groups of files, and buckets of a primary-key table, on its
-    workers.
-    """
+    """Delete the rows of a snapshot that fulfil a predicate, without committing it."""
     way = change_method(store)
     if way is ChangeMethod.KEYED:
-        return keyed.prepare_delete(store, base, predicate, run_buckets)
+        return keyed.prepare_delete(store, base, predicate, workers)
     if base is None:
         return PreparedChange(method=way)
     schemas = FileSchemas(store)
@@ -127,7 +136,7 @@ def prepare_delete(
         positions = [located.positions for located in locate_rows(store, part, (), predicate, schemas=schemas)]
         return GroupChange(part, concat_positions(positions))
 
-    prepared = change_groups(ChangeJob.on(store, base), select_groups(store, base, predicate), decide, run)
+    prepared = change_groups(ChangeJob.on(store, base), select_groups(store, base, predicate), decide, workers)
     return replace(prepared, reads=tuple(predicate.columns()))
 
 
@@ -136,13 +145,12 @@ def prepare_update(
     checked: Assignments,
     predicate: Predicate,
     base: Snapshot | None,
-    run: RunGroups | None = None,
-    run_buckets: keyed.RunBuckets | None = None,
+    workers: Engine[Work] | None = None,
 ) -> PreparedChange:
     """Set columns of the rows of a snapshot that fulfil a predicate, without committing it."""
     way = change_method(store)
     if way is ChangeMethod.KEYED:
-        return keyed.prepare_update(store, base, checked, predicate, run_buckets)
+        return keyed.prepare_update(store, base, checked, predicate, workers)
     if base is None:
         return PreparedChange(method=way)
     schemas = FileSchemas(store)
@@ -155,7 +163,7 @@ def prepare_update(
 
     parts = select_groups(store, base, predicate)
     in_order = _in_order(parts, find, checked) if checked.row_values else None
-    prepared = change_groups(ChangeJob.on(store, base), parts, in_order or decide, run)
+    prepared = change_groups(ChangeJob.on(store, base), parts, in_order or decide, workers)
     return replace(prepared, reads=(*predicate.columns(), *checked.target_columns))
 
 
@@ -196,36 +204,7 @@ def _in_order(
     return decide
 
 
-# ---- On workers ------------------------------------------------------------------------------------------------------
-# condition -> groups of files that may hold such rows -> tasks find the rows and change them -> one commit
-#
-# A task has groups of files, or whole buckets of a primary-key table. The core's own code finds rows, decides and
-# applies the change; the driver plans, folds vectors and commits. If another commit changed the same rows meanwhile,
-# the change starts again from the newest snapshot.
-
-
-def delete_on(workers: Engine[Work], store: TableStore, where: Filter, *, job_id: str | None = None) -> UpdateResult:
-    """Delete the rows that fulfil a condition, by workers."""
-    predicate = checked_delete(store, where)
-    prepare = partial(prepare_delete, store, predicate, run=groups_on(workers), run_buckets=buckets_on(workers))
-    return run_change(store, prepare, operation="DELETE", run=compaction_runner(workers), job=JobRun.of(store, job_id))
-
-
-def update_on(
-    workers: Engine[Work],
-    store: TableStore,
-    assignments: Mapping[str, object],
-    where: Filter | None = None,
-    *,
-    job_id: str | None = None,
-) -> UpdateResult:
-    """Give columns new values in the rows that fulfil a condition, by workers; without one in all rows."""
-    predicate = bind_condition(store, where)
-    checked = checked_update(store, assignments)
-    prepare = partial(
-        prepare_update, store, checked, predicate, run=groups_on(workers), run_buckets=buckets_on(workers)
-    )
-    return run_change(store, prepare, operation="UPDATE", run=compaction_runner(workers), job=JobRun.of(store, job_id))
+# ---- Upserts that look rows up ---------------------------------------------------------------------------------------
 
 
 def upsert_by_lookup(

@@ -143,7 +143,8 @@ def write_once(
 
 
 def _verify(job: WriteJob, answers: TaskResults) -> _Written:
-    return _Written(verified_messages(job, answers.payloads), len(answers.payloads), answers.method)
+    results = answers.results
+    return _Written(verified_messages(job, results), len(results), answers.method)
 
 
 def _publish(

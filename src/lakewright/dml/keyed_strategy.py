@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +14,13 @@ import pyarrow.compute as pc
 
 from lakewright.compact.postponed_rows import distribute
 from lakewright.dml.assignments import Assignments, without_defaults
-from lakewright.dml.change_runner import description
+from lakewright.dml.change_runner import description, verify_change
 from lakewright.dml.distributed_write import with_one_thread
 from lakewright.dml.keyed_rules import KeyedChangeRules
 from lakewright.dml.row_changes import ChangeMethod, PreparedChange
 from lakewright.dml.row_location import LocatedRows
-from lakewright.engine.engine import Engine, Job, TaskId, TaskResults, Work
-from lakewright.engine.engine_job import run_tasks, serialize_messages, verified_messages
+from lakewright.engine.engine import Engine, Job, TaskId, TaskResult, Work
+from lakewright.engine.engine_job import run_tasks
 from lakewright.errors import UnsupportedError, pluralize
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
@@ -219,9 +218,6 @@ class KeyedChange:
             return writer.finish()
 
 
-RunBuckets: TypeAlias = Callable[[KeyedChange, Sequence[DataSplit]], Iterable[PreparedChange]]  # applies it, on workers
-
-
 def keyed_job(store: TableStore) -> WriteJob:
     """Return a write of whole rows and of deletes, in which null does not become the column's default."""
     schema = store.schema
@@ -230,10 +226,10 @@ def keyed_job(store: TableStore) -> WriteJob:
 
 
 def prepare_delete(
-    store: TableStore, base: Snapshot | None, predicate: Predicate, run: RunBuckets | None = None
+    store: TableStore, base: Snapshot | None, predicate: Predicate, workers: Engine[Work] | None = None
 ) -> PreparedChange:
     """Delete the rows of a snapshot that fulfil a predicate."""
-    return _prepare(KeyedChange(store, keyed_job(store), predicate), base, run)
+    return _prepare(KeyedChange(store, keyed_job(store), predicate), base, workers)
 
 
 def prepare_update(
@@ -241,28 +237,22 @@ def prepare_update(
     base: Snapshot | None,
     assignments: Assignments,
     predicate: Predicate,
-    run: RunBuckets | None = None,
+    workers: Engine[Work] | None = None,
 ) -> PreparedChange:
     """Set columns of the rows of a snapshot that fulfil a predicate."""
-    return _prepare(KeyedChange(store, keyed_job(store), predicate, assignments), base, run)
+    return _prepare(KeyedChange(store, keyed_job(store), predicate, assignments), base, workers)
 
 
-def _prepare(change: KeyedChange, base: Snapshot | None, run: RunBuckets | None) -> PreparedChange:
-    """Change rows of a snapshot, in this process or with `run` on workers, where a task has whole buckets."""
+def _prepare(change: KeyedChange, base: Snapshot | None, workers: Engine[Work] | None) -> PreparedChange:
+    """Change rows of a snapshot, in this process or on workers, where a task has whole buckets."""
     base = distribute_postponed(change.store, base)
     splits = () if base is None else plan_merged_splits(change.store, base, change.predicate)
     if not splits:
         return PreparedChange(method=ChangeMethod.KEYED)
-    if run is None:
+    if workers is None:
         return change.apply(splits)
-    parts = list(run(change, splits))
-    return PreparedChange(
-        tuple(message for part in parts for message in part.messages),
-        sum(part.deleted for part in parts),
-        sum(part.updated for part in parts),
-        method=ChangeMethod.KEYED,
-        unchanged=guard_scope("bucket", change.store.schema.bucket_mode),
-    )
+    scope = guard_scope("bucket", change.store.schema.bucket_mode)
+    return replace(_run(workers, change, splits), unchanged=scope)
 
 
 def merged_rows(
@@ -333,26 +323,13 @@ def distribute_postponed(store: TableStore, base: Snapshot | None) -> Snapshot |
 # the same buckets, since no change moves a key. So rows never travel and keep their types, and a bucket gets one
 # sorted run, as from an embedded change. If the job fails, every file with its write id is removed.
 
-_COUNTS = struct.Struct(">qqq")  # rows deleted, updated and inserted
 
-
-def buckets_on(workers: Engine[Work]) -> RunBuckets:
-    """Return a function that changes buckets of a primary-key table on the workers of an engine."""
-    return partial(_run, workers)
-
-
-def _run(workers: Engine[Work], change: KeyedChange, splits: Sequence[DataSplit]) -> list[PreparedChange]:
+def _run(workers: Engine[Work], change: KeyedChange, splits: Sequence[DataSplit]) -> PreparedChange:
     store, write_id = change.store, change.job.write_id
     shipped = replace(change, store=one_reader(store), job=with_one_thread(change.job))
     blobs = [[split.serialize() for split in share] for share in _shares(store, splits, workers.tasks_at_once)]
     work = workers.share_out(blobs, partial(_apply, shipped), description=description(store))
-    return [run_tasks(workers, Job(store, write_id, work), partial(_verify, change))]
-
-
-def _verify(change: KeyedChange, answers: TaskResults) -> PreparedChange:
-    messages = verified_messages(change.job, map(_body, answers.payloads))
-    deleted, updated, inserted = map(sum, zip(*map(_counts, answers.payloads), strict=True))
-    return PreparedChange(tuple(messages), deleted, updated, inserted)
+    return run_tasks(workers, Job(store, write_id, work), partial(verify_change, change.job))
 
 
 def _shares(store: TableStore, splits: Sequence[DataSplit], at_least: int) -> list[Share]:
@@ -362,21 +339,14 @@ def _shares(store: TableStore, splits: Sequence[DataSplit], at_least: int) -> li
     return bucket_shares(store, splits, at_least=at_least)
 
 
-def _apply(change: KeyedChange, this: TaskId, blobs: Iterator[bytes]) -> bytes:
+def _apply(change: KeyedChange, this: TaskId, blobs: Iterator[bytes]) -> TaskResult:
     """Change the rows of one share of splits, on a worker."""
-    return _pack_counts(change.apply([DataSplit.deserialize(blob) for blob in blobs], this.number, this.attempt))
+    return result_of(change.apply([DataSplit.deserialize(blob) for blob in blobs], this.number, this.attempt))
 
 
-def _pack_counts(made: PreparedChange) -> bytes:
-    return _COUNTS.pack(made.deleted, made.updated, made.inserted) + serialize_messages(made.messages)
-
-
-def _counts(payload: bytes) -> tuple[int, ...]:
-    return _COUNTS.unpack_from(payload)
-
-
-def _body(payload: bytes) -> bytes:
-    return payload[_COUNTS.size :]
+def result_of(made: PreparedChange) -> TaskResult:
+    """Return what a task did, as `verify_change` reads it."""
+    return TaskResult(made.messages, (made.deleted, made.updated, made.inserted))
 
 
 def one_reader(store: TableStore) -> TableStore:

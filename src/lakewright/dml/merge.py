@@ -20,17 +20,27 @@ import pyarrow as pa
 from lakewright.commit.commit_changes import delete_files_of, files_of_messages
 from lakewright.commit.job_ids import JobRun
 from lakewright.dml.assignments import ColumnScope
-from lakewright.dml.change_plan import ChangePlan
+from lakewright.dml.change_plan import ChangePlan, Decision
 from lakewright.dml.change_runner import change_groups, run_change
-from lakewright.dml.change_tasks import _GroupMerge, keyed_columns, pruning, scope_of_absence, write_merge, write_rows
+from lakewright.dml.change_tasks import (
+    chunked_rows,
+    group_change,
+    guarded_merge,
+    keyed_columns,
+    pruning,
+    scope_of_absence,
+    write_merge,
+    write_rows,
+)
 from lakewright.dml.keyed_rules import KeyedChangeRules
 from lakewright.dml.keyed_strategy import KeyedWriter, distribute_postponed, merged_rows
 from lakewright.dml.matching import Matcher
 from lakewright.dml.merge_clauses import ClauseKind, ConditionText, MergeClause, On, plan_merge, read_source
-from lakewright.dml.row_changes import ChangeJob, Prepare, PreparedChange, UpdateResult, change_method
-from lakewright.dml.row_location import select_groups, system_fields
+from lakewright.dml.row_changes import ChangeJob, GroupChange, Prepare, PreparedChange, UpdateResult, change_method
+from lakewright.dml.row_location import locate_rows, select_groups, system_fields
 from lakewright.errors import InvalidInputError
 from lakewright.metadata.table_store import TableStore
+from lakewright.read.data_split import DataSplit
 from lakewright.read.manifest_scan import FileSchemas
 from lakewright.spec.argument_checks import Properties
 from lakewright.spec.snapshot import Snapshot
@@ -161,13 +171,29 @@ def _prepare(store: TableStore, base: Snapshot | None, plan: ChangePlan, matcher
     except BaseException:
         delete_files_of(store, files_of_messages(store, prepared.messages))
         raise
-    return replace(
-        prepared,
-        messages=(*prepared.messages, *messages),
-        inserted=0 if rows is None else rows.num_rows,
-        unchanged=None if rows is None else scope_of_absence(store, plan),
-        reads=tuple(name for name in plan.target_columns if name in store.schema.field_names),
-    )
+    inserted = 0 if rows is None else rows.num_rows
+    return guarded_merge(store, plan, replace(prepared, messages=(*prepared.messages, *messages), inserted=inserted))
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupMerge:
+    """Matches and decides the rows of groups, in any thread."""
+
+    store: TableStore
+    plan: ChangePlan
+    matcher: Matcher
+    matched: np.ndarray  # for each source row whether a row of the target matches it; threads only ever set True
+    schemas: FileSchemas
+
+    def decide(self, part: DataSplit) -> GroupChange:
+        """Match the rows of a group and return how they change."""
+        located = locate_rows(self.store, part, self.plan.target_columns, schemas=self.schemas)
+        return group_change(part, [(positions, self._decide(rows)) for positions, rows in chunked_rows(located)])
+
+    def _decide(self, rows: pa.Table) -> Decision:
+        pairs = self.matcher.match(rows)
+        self.matched[pairs.source] = True
+        return self.plan.decide(rows, self.matcher.source, pairs)
 
 
 def _prepare_keyed(store: TableStore, base: Snapshot | None, plan: ChangePlan, matcher: Matcher) -> PreparedChange:

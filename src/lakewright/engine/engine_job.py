@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import struct
 import time
 import traceback
 import warnings
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +13,11 @@ from typing import Generic, Protocol, TypeVar
 
 from lakewright.commit.commit_changes import files_of_messages
 from lakewright.commit.commit_message import CommitMessage
-from lakewright.engine.engine import Engine, Job, TaskResults, Work
+from lakewright.engine.engine import Engine, Job, TaskResult, TaskResults, Work
 from lakewright.errors import (
     CommitConflictError,
     CommitContentionError,
     InvalidInputError,
-    InvalidMessageError,
     LakewrightError,
     LakewrightWarning,
     TableNotExistException,
@@ -207,7 +204,7 @@ def _from_json(value: object) -> object:
 # ---- Running a job ---------------------------------------------------------------------------------------------------
 # run the tasks -> verify their answers -> publish -> remove the files of attempts that lost
 #
-# An engine is a `Workers`: how to ship a function to workers and bring bytes to the driver. Invariant: tasks never
+# An engine ships functions to workers and brings their results to the driver. Invariant: tasks never
 # commit. What fails before publishing begins leaves no file behind; once it has begun and it is unknown how it ended,
 # nothing is removed.
 
@@ -216,7 +213,7 @@ _NOT_PUBLISHED = (InvalidInputError, CommitConflictError, CommitContentionError,
 
 
 class HasMessages(Protocol):
-    """What the payloads of a job say, once they are verified."""
+    """What the results of a job say, once they are verified."""
 
     @property
     def messages(self) -> Sequence[CommitMessage]:
@@ -283,36 +280,13 @@ def _leave_to_caller(made: Made) -> JobEnd[Made]:
     return JobEnd(made)
 
 
-# ---- Commit messages on their way to the driver ----------------------------------------------------------------------
-# Invariant: bytes that were cut or altered, messages of another write, and lost rows are refused.
-
-_LENGTH = struct.Struct(">I")
+# ---- Messages of tasks -----------------------------------------------------------------------------------------------
+# Invariant: messages of another write, and lost rows, are refused.
 
 
-def serialize_messages(messages: Iterable[CommitMessage]) -> bytes:
-    """Return commit messages as one run of bytes, compressed: a driver may hold those of many tasks at once."""
-    frames = (message.serialize() for message in messages)
-    return zlib.compress(b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame)), level=1)
-
-
-def deserialize_messages(payload: bytes) -> list[CommitMessage]:
-    """Read what `serialize_messages` made; bytes that were cut or altered are refused."""
-    messages, at = [], 0
-    try:
-        frames = zlib.decompress(payload)
-        while at < len(frames):
-            start = at + _LENGTH.size
-            at = start + _LENGTH.unpack_from(frames, at)[0]
-            messages.append(CommitMessage.deserialize(frames[start:at]))
-    except (zlib.error, struct.error) as error:
-        message = "the commit messages of a task were cut or altered on their way; write the data again"
-        raise InvalidMessageError(message) from error
-    return messages
-
-
-def verified_messages(job: WriteJob, payloads: Iterable[bytes]) -> list[CommitMessage]:
+def verified_messages(job: WriteJob, results: Iterable[TaskResult]) -> list[CommitMessage]:
     """Return the messages of all tasks, after checking that they are of this write and that no row was lost."""
-    messages = [message for payload in payloads for message in deserialize_messages(payload)]
+    messages = [message for result in results for message in result.messages]
     foreign = [message for message in messages if message.write_id != job.write_id]
     written = count_rows(file for message in messages for file in message.new_files)
     taken = sum(message.rows_in or 0 for message in messages)

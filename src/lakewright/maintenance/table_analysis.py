@@ -21,7 +21,7 @@ from lakewright.commit.commit_changes import MessageFile
 from lakewright.commit.commit_loop import RetryPolicy, plan_and_publish
 from lakewright.commit.committer import Committer
 from lakewright.display import HtmlRepr
-from lakewright.engine.engine import Engine, Job, TaskId, Work
+from lakewright.engine.engine import Engine, Job, TaskId, TaskResult, Work
 from lakewright.errors import ColumnNotExistException, InvalidInputError, UnsupportedError
 from lakewright.metadata.table_statistics import ColumnStatistics, TableStatistics
 from lakewright.metadata.table_store import TableStore
@@ -461,11 +461,12 @@ def _run(
     what = f"analyze {store.name}"
     work = workers.share_out(parts, partial(_count, store, tuple(columns)), description=what)
     counts = RowCounts.of(columns)
-    for payload in workers.run(Job(store, str(uuid.uuid4()), work)).payloads:
-        counts.merge(RowCounts.deserialize(payload, columns))
+    for result in workers.run(Job(store, str(uuid.uuid4()), work)).results:
+        counts.merge(RowCounts.deserialize(result.data, columns))
     return counts
 
 
-def _count(store: TableStore, columns: Sequence[DataField], _this: TaskId, splits: Iterator[bytes]) -> bytes:
+def _count(store: TableStore, columns: Sequence[DataField], _this: TaskId, splits: Iterator[bytes]) -> TaskResult:
     """Count the rows of one share, on a worker."""
-    return count_here(store, [DataSplit.deserialize(split) for split in splits], columns).serialize()
+    counts = count_here(store, [DataSplit.deserialize(split) for split in splits], columns)
+    return TaskResult(data=counts.serialize())

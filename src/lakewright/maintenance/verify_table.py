@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lakewright.engine.engine import Engine, Job, TaskId, Work
+from lakewright.engine.engine import Engine, Job, TaskId, TaskResult, Work
 from lakewright.errors import InvalidInputError, LakewrightError, pluralize
 from lakewright.formats.deletion_vectors import Positions, read_deletion_vector
 from lakewright.maintenance.orphan_files import DAY_MILLIS, orphan_candidates
@@ -256,17 +256,17 @@ def _run(workers: Engine[Work], store: TableStore, tasks: Sequence[FileTask], de
     shares = [[task.serialize() for task in tasks[first::count]] for first in range(count)]
     what = f"verify {len(tasks)} files of {store.name}"
     work = workers.share_out(shares, partial(_check, store, depth), description=what)
-    answers = workers.run(Job(store, str(uuid.uuid4()), work)).payloads
+    answers = workers.run(Job(store, str(uuid.uuid4()), work)).results
     reports: dict[int, FileReport] = {}
-    for first, payload in enumerate(answers):
-        reports |= {first + n * count: FileReport.deserialize(one) for n, one in enumerate(payload.split(b"\n"))}
+    for first, result in enumerate(answers):
+        reports |= {first + n * count: FileReport.deserialize(one) for n, one in enumerate(result.data.split(b"\n"))}
     return [reports[number] for number in range(len(tasks))]
 
 
-def _check(store: TableStore, depth: str, _this: TaskId, tasks: Iterator[bytes]) -> bytes:
+def _check(store: TableStore, depth: str, _this: TaskId, tasks: Iterator[bytes]) -> TaskResult:
     """Check the files of one share, on a worker; JSON has no line breaks, so these part the reports."""
     checker = FileChecker(store, depth)
-    return b"\n".join(checker.check(FileTask.deserialize(task)).serialize() for task in tasks)
+    return TaskResult(data=b"\n".join(checker.check(FileTask.deserialize(task)).serialize() for task in tasks))
 
 
 # ---- Arguments -------------------------------------------------------------------------------------------------------

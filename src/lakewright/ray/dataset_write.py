@@ -45,7 +45,8 @@ from lakewright.dml.distributed_write import (
     with_shared_buckets,
     write_once,
 )
-from lakewright.engine.engine_job import remove_all, serialize_messages
+from lakewright.engine.engine import TaskResult
+from lakewright.engine.engine_job import remove_all
 from lakewright.errors import LakewrightError, UnsupportedError
 from lakewright.metadata.table_store import TableStore
 from lakewright.ray.ray_datasets import arrow_schema_of, bars, check_dataset, in_order, pieces_of, runs
@@ -183,7 +184,7 @@ class RayTableSink(Datasink[RayTaskResult]):
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> RayTaskResult:  # noqa: ANN401 - Ray's own types
         """Write the blocks of one task."""
-        return answer_of(ctx.task_idx, write_blocks(self._job, ctx.task_idx, blocks))
+        return answer_of(ctx.task_idx, TaskResult(write_blocks(self._job, ctx.task_idx, blocks)))
 
     def on_write_complete(self, write_result: Any) -> None:  # noqa: ANN401 - Ray's own type
         """Keep the answers of the tasks."""
@@ -341,7 +342,7 @@ class PaimonDatasink(Datasink[list[CommitMessage]]):
         returned = list(write_result.write_returns)
         self._check_once(returned)
         answers = [
-            RayTaskResult(number, serialize_messages(messages), getattr(messages, "retried", True))
+            RayTaskResult(number, TaskResult(messages).to_bytes(), getattr(messages, "retried", True))
             for number, messages in enumerate(sorted(returned, key=lambda some: getattr(some, "number", 0)))
         ]
 

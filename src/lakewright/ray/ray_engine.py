@@ -20,11 +20,10 @@ import pyarrow as pa
 import ray
 from ray.exceptions import RayError
 
-from lakewright.commit.commit_message import CommitMessage
 from lakewright.dml.change_tasks import CountingWriter
 from lakewright.dml.keyed_rules import KeyedChangeRules
-from lakewright.engine.engine import Job, SendTask, ShareTask, TaskId
-from lakewright.engine.engine_job import QUIET_SECONDS, deserialize_messages, serialize_messages
+from lakewright.engine.engine import Job, SendTask, ShareTask, TaskId, TaskResult
+from lakewright.engine.engine_job import QUIET_SECONDS
 from lakewright.engine.job_progress import Progress, ProgressCallback
 from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.metadata.table_store import TableStore
@@ -68,7 +67,7 @@ class RayTaskResult:
     """The answer of one task to the driver."""
 
     number: int
-    payload: bytes  # packed messages
+    payload: bytes  # a `TaskResult`
     retried: bool  # an earlier attempt may have left files behind
 
 
@@ -94,7 +93,7 @@ class ProgressReport:
         """Count what a task wrote and call the callback; `tasks` is how many tasks there are so far."""
         if self._callback is None:
             return
-        files = [file for message in deserialize_messages(answer.payload) for file in message.new_files]
+        files = [file for message in TaskResult.from_bytes(answer.payload).messages for file in message.new_files]
         self._rows += count_rows(files)
         self._bytes += sum(file.file_size for file in files)
         self._done += 1
@@ -232,9 +231,9 @@ class RayAnswers:
     method: str = ""  # how the rows reached the tasks
 
     @property
-    def payloads(self) -> list[bytes]:
-        """One payload per task, by its number."""
-        return [answer.payload for answer in self.answers]
+    def results(self) -> list[TaskResult]:
+        """One result per task, by its number."""
+        return [TaskResult.from_bytes(answer.payload) for answer in self.answers]
 
     def has_losers(self) -> bool:
         """Return whether some task was started again, so that an earlier attempt may have left files."""
@@ -309,7 +308,7 @@ def write_pieces(job: WriteJob, number: int, assigner: Assigner, pieces: Sequenc
     with job.open_writer(number, new_attempt(), assigner=assigner) as writer:
         for rows in rows_of(fetch_blocks(pieces), job.store.name):
             writer.write(rows)
-        return answer_of(number, writer.prepare())
+        return answer_of(number, TaskResult(writer.prepare()))
 
 
 def split_by_receiver(job: WriteJob, receivers: ShuffleTargets, pieces: Sequence[BlockSlice]) -> list[Any]:
@@ -330,7 +329,7 @@ def receive(job: WriteJob, number: int, assigner: Assigner, parts: Sequence[Any]
             rows = ray.get(part)
             if rows is not None:
                 writer.take(rows)
-        return answer_of(number, writer.prepare())
+        return answer_of(number, TaskResult(writer.prepare()))
 
 
 def receive_and_count(
@@ -357,12 +356,12 @@ def receive_and_count(
                 keys.append(rows.select(job.store.schema.primary_keys))
         if keys:
             rules.check_inserted(pa.concat_tables(keys))
-        return RayTaskResult(number, counting.to_payload() + serialize_messages(writer.prepare()), was_tried_before())
+        return answer_of(number, counting.finish())
 
 
 def run_share(function: ShareTask, number: int, share: Sequence[bytes]) -> RayTaskResult:
     """Call a function for one share of a job."""
-    return RayTaskResult(number, function(TaskId(number, new_attempt()), iter(share)), was_tried_before())
+    return answer_of(number, function(TaskId(number, new_attempt()), iter(share)))
 
 
 def send_blobs(function: SendTask, share: Sequence[bytes], targets: int) -> Iterator[list[pa.Buffer] | None]:
@@ -382,7 +381,7 @@ def send_blobs(function: SendTask, share: Sequence[bytes], targets: int) -> Iter
 def receive_blobs(function: ShareTask, number: int, lists: Sequence[Any]) -> RayTaskResult:
     """Call a function for the blobs that were sent to one task, which are fetched list by list."""
     blobs = (blob for some in lists for blob in ray.get(some))
-    return RayTaskResult(number, function(TaskId(number, new_attempt()), blobs), was_tried_before())
+    return answer_of(number, function(TaskId(number, new_attempt()), blobs))
 
 
 def fetch_blocks(pieces: Iterable[BlockSlice]) -> Iterator[Any]:
@@ -410,9 +409,9 @@ def new_attempt() -> int:
     return uuid.uuid4().int >> 66
 
 
-def answer_of(number: int, messages: Sequence[CommitMessage]) -> RayTaskResult:
-    """Return the answer of a task."""
-    return RayTaskResult(number, serialize_messages(messages), was_tried_before())
+def answer_of(number: int, result: TaskResult) -> RayTaskResult:
+    """Return the answer of a task, on its worker."""
+    return RayTaskResult(number, result.to_bytes(), was_tried_before())
 
 
 def was_tried_before() -> bool:

@@ -19,20 +19,16 @@ from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.compaction_job import CompactRequest, Strategy, compact_request
 from lakewright.compact.compaction_rounds import CompactResult
 from lakewright.compact.distributed_compaction import compaction_runner, sorting_on
+from lakewright.dml import delete_update
 from lakewright.dml.change_plan import ChangePlan
 from lakewright.dml.change_runner import (
     GROUP,
     POSITION,
-    ChangeResults,
     Changes,
     MatchedRows,
-    apply_changes,
-    change_task,
-    fold_applied,
-    insert_rows,
-    inserting_rows,
+    SnapshotGroups,
     run_change,
-    with_all_columns,
+    verify_change,
 )
 from lakewright.dml.change_tasks import (
     CHANGES,
@@ -42,9 +38,8 @@ from lakewright.dml.change_tasks import (
     guarded_keyed_merge,
     guarded_merge,
     source_name,
-    verify_keyed,
 )
-from lakewright.dml.delete_update import delete_on, update_on, upsert_by_lookup
+from lakewright.dml.delete_update import upsert_by_lookup
 from lakewright.dml.distributed_write import (
     CommitTarget,
     earlier_write_result,
@@ -57,7 +52,7 @@ from lakewright.dml.keyed_rules import KeyedChangeRules
 from lakewright.dml.keyed_strategy import distribute_postponed, keyed_job, plan_merged_splits
 from lakewright.dml.merge import MergeBuilder, check_keyed_merge
 from lakewright.dml.merge_clauses import On
-from lakewright.dml.row_changes import ChangeJob, Prepare, PreparedChange, UpdateResult, change_method
+from lakewright.dml.row_changes import Prepare, PreparedChange, UpdateResult
 from lakewright.dml.row_ids import (
     ID,
     GroupRanges,
@@ -215,9 +210,8 @@ def _prepare_upsert(dataset: Dataset, source: RaySource, store: TableStore, sett
         def work(_: TableStore) -> RayAnswers:
             return run_write(dataset, job, settings)
 
-        verify = partial(verify_keyed, job, counted=False)
         run: Job[RayWork] = Job(store, job.write_id, work)
-        prepared = run_tasks(RayEngine(settings), run, verify)
+        prepared = run_tasks(RayEngine(settings), run, partial(verify_change, job))
         return replace(prepared, counted=not any(message.rows_in for message in prepared.messages))
 
     return prepare
@@ -236,38 +230,14 @@ def _prepare_merge(
         return [] if base is None else select_groups(store, base, predicate)
 
     matched = _match_source(source, matching, settings, find)
-    done, prepared = (
-        _insert_into_empty(matched, settings) if base is None else _merge_into_snapshot(matched, base, settings)
-    )
-    return guarded_merge(store, plan, prepared, done.inserted)
+    groups = SnapshotGroups(store, base, matched.parts)
+    work = partial(over_tasks, settings, inputs=matched.tasks)
+    return guarded_merge(store, plan, groups.change(RayEngine(settings), partial(MergeTask, store, plan), work))
 
 
 def _match_source(source: RaySource, matching: Matching, settings: RayWriteSettings, find: FindGroups) -> Matched:
     with our_errors(), Tasks(settings, ProgressReport(None)) as tasks:
         return match(tasks, source, matching, find, at_once=settings.running_max)
-
-
-def _insert_into_empty(matched: Matched, settings: RayWriteSettings) -> tuple[ChangeResults, PreparedChange]:
-    """Merge into a table that has no snapshot."""
-    store, workers = matched.matching.store, RayEngine(settings)
-    job = WriteJob.new(store)
-    task = inserting_rows(job, MergeTask(store, matched.matching.plan))
-    done = insert_rows(workers, job, over_tasks(settings, task, matched.tasks))
-    return done, PreparedChange(
-        tuple(message for one in done.applied for message in one.messages), method=change_method(store)
-    )
-
-
-def _merge_into_snapshot(
-    matched: Matched, base: Snapshot, settings: RayWriteSettings
-) -> tuple[ChangeResults, PreparedChange]:
-    """Merge into a snapshot."""
-    store = matched.matching.store
-    job = ChangeJob.on(store, base)
-    known = with_all_columns(job, matched.parts)
-    task = change_task(known, MergeTask(store, matched.matching.plan, known.store), inserts=store)
-    done = apply_changes(RayEngine(settings), known, over_tasks(settings, task, matched.tasks))
-    return done, fold_applied(job, done.applied)
 
 
 # ---- primary-key tables ----------------------------------------------------------------------------------------------
@@ -293,7 +263,7 @@ def _prepare_keyed(
         return _write_keyed(task, receivers, matched.tasks, settings)
 
     job: Job[RayWork] = Job(store, task.job.write_id, work)
-    prepared = run_tasks(RayEngine(settings), job, partial(verify_keyed, task.job))
+    prepared = run_tasks(RayEngine(settings), job, partial(verify_change, task.job))
     return guarded_keyed_merge(store, plan, prepared)
 
 
@@ -531,11 +501,10 @@ def _prepare_row_ids(
                 tasks.send(READ_ROWS, 1, _Reading(store, (ROW_ID.name,), ranges), rows)
             tasks.wait_for_sent()
         return PreparedChange()
-    job = ChangeJob.on(store, base)
-    known = with_all_columns(job, matched.parts)
-    task = change_task(known, _Changing(work.writing(known.store), ranges))
-    return fold_applied(
-        job, apply_changes(RayEngine(settings), known, over_tasks(settings, task, matched.tasks)).applied
+    return SnapshotGroups(store, base, matched.parts).change(
+        RayEngine(settings),
+        lambda written: _Changing(work.writing(written), ranges),
+        partial(over_tasks, settings, inputs=matched.tasks),
     )
 
 
@@ -626,7 +595,8 @@ def delete(
     for them; so it is for every verb here.
     """
     workers = RayEngine(RayWriteSettings.of(concurrency, ray_remote_args))
-    return delete_on(workers, to_table(table, snapshot_properties).store, where, job_id=job_id)
+    store = to_table(table, snapshot_properties).store
+    return delete_update.delete(store, where, job_id=job_id, workers=workers)
 
 
 def update(  # noqa: PLR0913 - each argument is one choice of the caller
@@ -641,7 +611,8 @@ def update(  # noqa: PLR0913 - each argument is one choice of the caller
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows. With a job id, once."""
     workers = RayEngine(RayWriteSettings.of(concurrency, ray_remote_args))
-    return update_on(workers, to_table(table, snapshot_properties).store, assignments, where, job_id=job_id)
+    store = to_table(table, snapshot_properties).store
+    return delete_update.update(store, assignments, where, job_id=job_id, workers=workers)
 
 
 def compact(  # noqa: PLR0913 - each argument is one choice of the caller

@@ -18,7 +18,7 @@ from lakewright.dml.keyed_strategy import locate_merged
 from lakewright.dml.matching import Matcher, Pairs, compared_in, concat_positions, convert_key_column
 from lakewright.dml.row_location import locate_rows
 from lakewright.dml.upsert import newest_rows
-from lakewright.engine.engine import TaskId
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.metadata.table_store import TableStore
 from lakewright.ray.ray_datasets import RaySource, read_pieces, runs
 from lakewright.ray.ray_engine import (
@@ -29,8 +29,8 @@ from lakewright.ray.ray_engine import (
     RayWork,
     RayWriteSettings,
     Tasks,
+    answer_of,
     new_attempt,
-    was_tried_before,
 )
 from lakewright.read.data_split import DataSplit
 from lakewright.read.manifest_scan import FileSchemas
@@ -368,7 +368,7 @@ JOIN = ray.remote(join)
 
 # ---- Tasks for groups of files ---------------------------------------------------------------------------------------
 
-ChangeTask: TypeAlias = Callable[[TaskId, MatchedRows], bytes]
+ChangeTask: TypeAlias = Callable[[TaskId, MatchedRows], TaskResult]
 
 
 def over_tasks(settings: RayWriteSettings, task: ChangeTask, inputs: Sequence[TaskRows]) -> RayWork:
@@ -386,7 +386,7 @@ def over_tasks(settings: RayWriteSettings, task: ChangeTask, inputs: Sequence[Ta
 
 def change_groups(task: ChangeTask, number: int, rows: TaskRows) -> RayTaskResult:
     """Call the function of a job for what one task gets, on a worker."""
-    return RayTaskResult(number, task(TaskId(number, new_attempt()), rows.group_matches()), was_tried_before())
+    return answer_of(number, task(TaskId(number, new_attempt()), rows.group_matches()))
 
 
 CHANGE_GROUPS = ray.remote(change_groups)

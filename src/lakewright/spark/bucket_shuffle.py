@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 
 from lakewright.dml.change_tasks import CountingWriter
 from lakewright.dml.distributed_write import SINGLE_WRITER_MODES, with_one_thread, with_shared_buckets
-from lakewright.engine.engine import TaskId
-from lakewright.engine.engine_job import error_from_text, error_to_text, is_transient, serialize_messages
+from lakewright.engine.engine import TaskId, TaskResult
+from lakewright.engine.engine_job import error_from_text, error_to_text, is_transient
 from lakewright.errors import InvalidInputError, LakewrightError
 from lakewright.spark.frame_operations import rebalance, repartition_by_task
 from lakewright.spark.spark_engine import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows, parallelism, size_of
@@ -328,11 +328,11 @@ def _rows(df: DataFrame) -> int | None:
 
 
 def _in_place(df: DataFrame, job: WriteJob, concurrency: int | None, way: str) -> ClusteredFrame:
-    def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+    def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         with job.open_writer(this.number, this.attempt) as writer:
             for rows in join_batches(batches):
                 writer.write(rows)
-            return serialize_messages(writer.prepare())
+            return TaskResult(writer.prepare())
 
     return ClusteredFrame(df if concurrency is None else df.coalesce(concurrency), task, way)
 
@@ -370,12 +370,11 @@ def blocks_of(
 def _receiving(job: WriteJob, receivers: ShuffleTargets, *, counts: bool = False) -> Task:
     flush_bytes = max(1 << 20, job.store.options.write_buffer_size) // 4
 
-    def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+    def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> TaskResult:
         with job.open_writer(this.number, this.attempt, assigner=receivers.assigner(this.number)) as writer:
-            counted = CountingWriter(writer)
+            counting = CountingWriter(writer)
             schema = job.new_intake().schema
-            receive(batches, counted if counts else writer, schema, flush_bytes=flush_bytes)
-            messages = serialize_messages(writer.prepare())
-            return counted.to_payload() + messages if counts else messages
+            receive(batches, counting if counts else writer, schema, flush_bytes=flush_bytes)
+            return counting.finish() if counts else TaskResult(writer.prepare())
 
     return task

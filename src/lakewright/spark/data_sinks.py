@@ -20,15 +20,13 @@ from lakewright.commit.job_ids import recorded_batch
 from lakewright.commit.table_commit import CommitResult
 from lakewright.compact.compaction_job import compact_after_commit
 from lakewright.dml.distributed_write import SINGLE_WRITER_MODES, holds, with_shared_buckets
-from lakewright.engine.engine import TaskId
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.engine.engine_job import (
     JobEnd,
-    deserialize_messages,
     publish_made,
     remove_all,
     remove_all_but,
     remove_leftovers,
-    serialize_messages,
 )
 from lakewright.errors import InvalidInputError, LakewrightError, UnsupportedError
 from lakewright.spark.frame_columns import CASE_SENSITIVE, Renames, renamed_batches, renamed_schema, resolve_names
@@ -79,7 +77,7 @@ def write_rows(job: WriteJob, context: TaskContext, batches: Iterator[pa.RecordB
     with job.open_writer(this.number, this.attempt) as writer:
         for batch in renamed_batches(complete_batches(batches), renames):
             writer.write(batch)
-        payload = serialize_messages(writer.prepare())
+        payload = TaskResult(writer.prepare()).to_bytes()
     remove_if_given_up(job.store, job.write_id, this)
     return TaskWritten(job.write_id, SparkTaskResult(this, payload))
 
@@ -91,7 +89,7 @@ def written_in(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWritt
 
 def changes_in(written: Iterable[TaskWritten]) -> list[CommitMessage]:
     """Return what the tasks wrote, as it is committed."""
-    return [message for task in written for message in deserialize_messages(task.answer.payload)]
+    return [message for task in written for message in TaskResult.from_bytes(task.answer.payload).messages]
 
 
 # ---- The stream sink -------------------------------------------------------------------------------------------------

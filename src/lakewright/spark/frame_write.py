@@ -20,8 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lakewright.commit.job_ids import recorded_batch
 from lakewright.commit.table_commit import WriteResult
 from lakewright.dml.distributed_write import CommitTarget, earlier_write_result, new_job, write_once
-from lakewright.engine.engine import TaskId
-from lakewright.engine.engine_job import deserialize_messages
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.engine.job_progress import ProgressCallback
 from lakewright.engine_registry import refuse_pandas_on_spark
 from lakewright.errors import InvalidInputError
@@ -146,11 +145,11 @@ def write_frame(df: DataFrame, job: WriteJob, publication: CommitTarget, setting
 def _count_written(task: Task, counter: Counter) -> Task:
     """Return a task that also adds the rows and bytes it wrote to the counter of the progress."""
 
-    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        payload = task(this, batches)
-        files = [file for message in deserialize_messages(payload) for file in message.new_files]
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> TaskResult:
+        result = task(this, batches)
+        files = [file for message in result.messages for file in message.new_files]
         counter.add(count_rows(files), sum(file.file_size for file in files))
-        return payload
+        return result
 
     return task if counter.total is None else run
 

@@ -21,12 +21,12 @@ from lakewright.dml.change_plan import ChangePlan
 from lakewright.dml.change_runner import (
     GROUP,
     POSITION,
-    ChangeResults,
     Changes,
+    GroupTask,
     MatchedRows,
-    apply_changes,
-    change_task,
+    SnapshotGroups,
     description,
+    verify_change,
 )
 from lakewright.dml.change_tasks import (
     CHANGES,
@@ -34,15 +34,19 @@ from lakewright.dml.change_tasks import (
     RankedGroups,
     guarded_keyed_merge,
     source_name,
-    verify_keyed,
 )
-from lakewright.dml.keyed_strategy import distribute_postponed, keyed_job, locate_merged, plan_merged_splits
+from lakewright.dml.keyed_strategy import (
+    distribute_postponed,
+    keyed_job,
+    locate_merged,
+    plan_merged_splits,
+)
 from lakewright.dml.merge import check_keyed_merge
 from lakewright.dml.merge_clauses import read_source
-from lakewright.dml.row_changes import ChangeJob, Prepare, PreparedChange
+from lakewright.dml.row_changes import Prepare, PreparedChange
 from lakewright.dml.row_location import locate_rows, system_fields
 from lakewright.dml.upsert import checked_lookup, needs_lookup, sequence_order
-from lakewright.engine.engine import Job, TaskId
+from lakewright.engine.engine import Job, TaskId, TaskResult
 from lakewright.engine.engine_job import run_tasks
 from lakewright.errors import UnsupportedError
 from lakewright.lsm.key_order import SortColumn
@@ -69,7 +73,7 @@ from lakewright.spark.column_filters import is_exact, to_column, translate_predi
 from lakewright.spark.core_scan import over_shares
 from lakewright.spark.frame_operations import from_arrow, persisted, repartition_by_task, to_arrow
 from lakewright.spark.native_scan import native_scan, native_splits
-from lakewright.spark.spark_engine import SparkEngine, SparkWork, Task, parallelism, size_of
+from lakewright.spark.spark_engine import SparkEngine, SparkWork, parallelism, size_of
 from lakewright.spark.spark_types import arrow_schema_of, spark_batches, spark_schema, spark_type
 from lakewright.spec.arrow_types import from_arrow_type
 from lakewright.spec.comparison import check_comparable, common_type
@@ -166,25 +170,17 @@ def split_by_group(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSpli
         yield part, chain([first.slice(1)], rows)
 
 
-def over_groups(task: Callable[[TaskId, MatchedRows], bytes]) -> Task:
-    """Return a task over the batches of a partition for one that takes groups with their rows."""
-
-    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        return task(this, split_by_group(batches))
-
-    return run
-
-
 def changed_groups(
-    frame: DataFrame,
-    job: ChangeJob,
-    changes: Callable[[MatchedRows], Changes],
-    *,
-    inserts: TableStore | None = None,
-) -> ChangeResults:
-    """Change the groups of a shuffled frame in its tasks; `inserts` has the schema of new rows."""
-    work = SparkWork(frame, over_groups(change_task(job, changes, inserts=inserts)), description(job.store))
-    return apply_changes(SparkEngine(frame.sparkSession), job, work)
+    frame: DataFrame, groups: SnapshotGroups, changes: Callable[[TableStore], Callable[[MatchedRows], Changes]]
+) -> PreparedChange:
+    """Change groups in the tasks of a shuffled frame; without a snapshot, insert the rows of the frame."""
+    name = groups.store.name
+    what = f"insert rows into {name}" if groups.base is None else description(groups.store)
+
+    def work(task: GroupTask[MatchedRows]) -> SparkWork:
+        return SparkWork(frame, lambda this, batches: task(this, split_by_group(batches)), what)
+
+    return groups.change(SparkEngine(frame.sparkSession), changes, work)
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
@@ -563,7 +559,7 @@ def merge_buckets(
         frame = frame.union(from_arrow(spark, blocks_of_values(files, receivers), frame.schema))
     frame = repartition_by_task(frame, receivers.count, "target").sortWithinPartitions(*BLOCKS_ORDER)
     work = SparkWork(frame, partial(_merge_buckets, shipped), description(store), settings=settings)
-    return run_tasks(SparkEngine(spark), Job(store, merge.job.write_id, work), partial(verify_keyed, merge.job))
+    return run_tasks(SparkEngine(spark), Job(store, merge.job.write_id, work), partial(verify_change, merge.job))
 
 
 def _places(store: TableStore, splits: Sequence[DataSplit], assigners: int) -> int:
@@ -584,7 +580,7 @@ def _by_bucket(merge: BucketMerge, route: BucketRoute, batches: Iterator[pa.Reco
     yield CHANGES, groups()
 
 
-def _merge_buckets(merge: BucketMerge, this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+def _merge_buckets(merge: BucketMerge, this: TaskId, batches: Iterator[pa.RecordBatch]) -> TaskResult:
     """Merge the buckets of a task."""
     return merge.run(this, (_open_bucket(merge, *blocks) for blocks in by_place(batches)))
 
@@ -701,9 +697,7 @@ def prepare_upsert(df: DataFrame, store: TableStore) -> Prepare:
 
     def prepare(_base: Snapshot | None) -> PreparedChange:
         job = WriteJob.new(store)
-        prepared = _run_keyed_writes(
-            df.sparkSession, job, cluster(df, job, concurrency=None, distribution=None), counted=False
-        )
+        prepared = _run_keyed_writes(df.sparkSession, job, cluster(df, job, concurrency=None, distribution=None))
         return replace(prepared, counted=not any(message.rows_in for message in prepared.messages))
 
     return prepare
@@ -716,13 +710,10 @@ def prepare_lookup(df: DataFrame, store: TableStore, concurrency: int | None = N
     return prepare_merge(df, store, plan, last_by=sequence_order(store, source.names), concurrency=concurrency)
 
 
-def _run_keyed_writes(
-    spark: SparkSession, job: WriteJob, clustered: ClusteredFrame, *, counted: bool = True
-) -> PreparedChange:
+def _run_keyed_writes(spark: SparkSession, job: WriteJob, clustered: ClusteredFrame) -> PreparedChange:
     """Run the tasks that write, and return what to commit."""
     work = SparkWork(clustered.frame, clustered.task, description(job.store), settings=clustered.settings)
-    verify = partial(verify_keyed, job, counted=counted)
-    return run_tasks(SparkEngine(spark), Job(job.store, job.write_id, work), verify)
+    return run_tasks(SparkEngine(spark), Job(job.store, job.write_id, work), partial(verify_change, job))
 
 
 def _group_maker(task: KeyedMergeTask, receivers: ShuffleTargets) -> GroupMaker:

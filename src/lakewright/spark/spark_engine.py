@@ -23,7 +23,7 @@ from pyspark.sql import types as sql
 from lakewright.compact import distributed_compaction
 from lakewright.compact.compaction_job import TaskRunner
 from lakewright.dml.change_runner import INSERTING
-from lakewright.engine.engine import Job, SendTask, ShareTask, TaskId
+from lakewright.engine.engine import Job, SendTask, ShareTask, TaskId, TaskResult
 from lakewright.engine.engine_job import QUIET_SECONDS, error_from_text, error_to_text, is_transient, remove_leftovers
 from lakewright.errors import LakewrightError
 from lakewright.metadata.table_store import TableStore
@@ -84,12 +84,13 @@ class SparkTaskResult:
     run: int = 0  # of the job: 1 where it had to be run again
 
 
-Task: TypeAlias = Callable[[TaskId, Iterator[pa.RecordBatch]], bytes]
+Task: TypeAlias = Callable[[TaskId, Iterator[pa.RecordBatch]], TaskResult]
+PayloadTask: TypeAlias = Callable[[TaskId, Iterator[pa.RecordBatch]], bytes]
 
 
 def run_job(
     df: DataFrame,
-    task: Task,
+    task: PayloadTask,
     *,
     group: str,
     description: str,
@@ -155,7 +156,7 @@ def ran_again(spark: SparkSession, group: str) -> bool:
 # ---- on an executor --------------------------------------------------------------------------------------------------
 
 
-def _on_executor(task: Task) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _on_executor(task: PayloadTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     size = PIECE_BYTES
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -360,11 +361,11 @@ def _width(dtype: sql.DataType) -> int | None:
 _GIVEN_UP = "Spark has ended this attempt, so its files were removed"
 
 
-def self_cleaning(store: TableStore, write_id: str, task: Task) -> Task:
-    """Return a task of a write whose attempts remove their files if their answer is not awaited any more."""
+def self_cleaning(store: TableStore, write_id: str, task: Task) -> PayloadTask:
+    """Return a task that returns bytes, and whose attempts remove their files if these are not awaited any more."""
 
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        payload = task(this, complete_batches(batches))
+        payload = task(this, complete_batches(batches)).to_bytes()
         remove_if_given_up(store, write_id, this)
         return payload
 
@@ -456,9 +457,9 @@ class SparkAnswers:
     method: str
 
     @property
-    def payloads(self) -> list[bytes]:
-        """One payload per task, by its number."""
-        return [answer.payload for answer in self.answers]
+    def results(self) -> list[TaskResult]:
+        """One result per task, by its number."""
+        return [TaskResult.from_bytes(answer.payload) for answer in self.answers]
 
     def has_losers(self) -> bool:
         """Return whether attempts that others overtook may have left files; wait until none of them runs."""
@@ -501,7 +502,7 @@ class SparkEngine:
     def share_out(self, shares: Sequence[Sequence[bytes]], function: ShareTask, *, description: str) -> SparkWork:
         """Return the work of calling a function once for every share: shares travel as rows, one partition each."""
 
-        def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> TaskResult:
             return function(this, _blobs_of(batches))
 
         return SparkWork(self._frame(shares), task, description)
@@ -511,7 +512,7 @@ class SparkEngine:
     ) -> SparkWork:
         """Return the work of tasks that send blobs to so many others: blobs travel through Spark's shuffle."""
 
-        def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
+        def task(this: TaskId, batches: Iterator[pa.RecordBatch]) -> TaskResult:
             return receive(this, _receive_blobs(batches))
 
         sent = map_in_arrow(self._frame(shares), partial(_send_blobs, send), _BLOBS_SQL)

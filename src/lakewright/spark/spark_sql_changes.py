@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 from typing import TypeAlias, cast
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -18,22 +19,14 @@ from lakewright.dml.change_plan import CLAUSE, value_name
 from lakewright.dml.change_runner import (
     GROUP,
     POSITION,
-    ChangeResults,
-    fold_applied,
-    insert_rows,
-    inserting_rows,
-    run_change,
-    with_all_columns,
+    SnapshotGroups,
 )
 from lakewright.dml.change_tasks import KeyedMergeTask, MergeTask, source_name
-from lakewright.dml.delete_update import delete_on, update_on
-from lakewright.dml.keyed_strategy import distribute_postponed, keyed_job, plan_merged_splits
-from lakewright.dml.row_changes import ChangeJob, PreparedChange, UpdateResult, change_method
-from lakewright.dml.row_location import select_groups
+from lakewright.dml.keyed_strategy import keyed_job
+from lakewright.dml.row_changes import PreparedChange, change_method
 from lakewright.errors import SQLSyntaxError
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
-from lakewright.read.split_sharing import cut_split
 from lakewright.spark.frame_operations import condition_of, persisted, sql_over
 from lakewright.spark.frame_read import frame_of
 from lakewright.spark.row_matching import (
@@ -46,32 +39,26 @@ from lakewright.spark.row_matching import (
     key_bounds,
     located_rows,
     merged_by_bucket,
-    over_groups,
     shuffle_by_group,
     source_schema,
     task_count,
     write_merged,
 )
-from lakewright.spark.spark_engine import SparkEngine, SparkWork, compacting_on, size_of
+from lakewright.spark.spark_engine import SparkEngine, size_of
 from lakewright.spark.spark_session import in_session_zone, is_connect, read_setting
 from lakewright.spark.spark_types import arrow_schema_of, fields_of
 from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.predicate import Predicate, and_predicates
-from lakewright.spec.snapshot import Snapshot
 from lakewright.spec.types import AtomicType, DataField
 from lakewright.statements import change_query as planned
-from lakewright.statements.bind_tables import BoundStatement, BoundTable, bind
-from lakewright.statements.change_pushdown import Verb, guard, merge_of, pruning, verb_of
+from lakewright.statements.bind_tables import BoundStatement, BoundTable, Evaluation, TableState
+from lakewright.statements.change_pushdown import merge_of
 from lakewright.statements.change_query import ChangeQuery, RowSource, Text
-from lakewright.statements.insert_plan import SchemaMerge
+from lakewright.statements.change_statement import ChangeAttempt
 from lakewright.statements.spark_grammar import FragmentKind, args_by_name, text_by_name
-from lakewright.statements.sql_session import Session
 from lakewright.statements.sql_text import Args, Fragment
-from lakewright.statements.statements import Delete, MergeInto, Update
-from lakewright.statements.table_lookup import Lookup
+from lakewright.statements.statements import MergeInto
 from lakewright.table.file_store_table import FileStoreTable
-from lakewright.table.verbs import add_missing_columns
-from lakewright.write.table_writer import WriteJob
 
 # ---- Queries over frames ---------------------------------------------------------------------------------------------
 # Invariant: parameters are bound, never pasted. Those by place (`?`) become parameters by name, because the
@@ -88,22 +75,12 @@ Written: TypeAlias = Callable[[str | Fragment], str]  # how own text, or a slice
 
 
 @dataclass(frozen=True, slots=True)
-class SparkEvaluation:
+class SparkEvaluation(Evaluation):
     """Evaluates slices of one statement with a Spark session."""
 
-    session: Session
-    lookup: Lookup
     spark: SparkSession
-    statement: Fragment
-    args: Args
 
-    def bind(
-        self, fragments: Sequence[tuple[Fragment, FragmentKind]], at: tuple[FileStoreTable, int | None] | None = None
-    ) -> BoundStatement:
-        """Look up the tables of some slices; `at` is a table whose snapshot is given."""
-        return bind(self.session, self.lookup, fragments, self.args, at)
-
-    def query(self, query: Fragment, at: tuple[FileStoreTable, int | None] | None = None) -> DataFrame:
+    def query(self, query: Fragment, at: TableState | None = None) -> DataFrame:
         """Return the rows of a query."""
         return self.run(self.bind([(query, FragmentKind.QUERY)], at), lambda written: written(query))
 
@@ -184,63 +161,35 @@ def explain_missing(bound: BoundStatement, error: AnalysisException) -> None:
 # rows of the table with their places, the source --change query of Spark--> rows that change, with their new values
 #            --shuffle by group--> tasks apply them with the core's own code --> one commit
 #
-# Spark evaluates every expression of the user, except in simple statements that the verbs of the library do exactly
-# alike (`statements.change_pushdown`): those need no query. Any other statement is prepared anew for each attempt at
-# the
-# commit, and reads the table at the snapshot of the attempt, also in subqueries. Invariant: nothing of the
-# rows comes to the driver but the bounds of the keys of a source; a statement that fails leaves no file behind.
+# Spark evaluates every expression of the user, except in statements that need no query: see
+# `statements.change_statement`. Invariant: nothing of the rows comes to the driver but the bounds of the keys of a
+# source.
 
 _TARGET, _SOURCE = "lw_target", "lw_source"  # how the text of a change query names its frames
 _PLACEHOLDERS = {RowSource.TARGET: "{lw_target}", RowSource.SOURCE: "{lw_source}"}
 _HASHED_MAX = 3  # columns by which new rows are spread over the tasks
 
 
-def change_rows(evaluation: SparkEvaluation, statement: Update | Delete | MergeInto) -> UpdateResult:
-    """Change the rows of a table as a statement says, in one snapshot."""
-    spark = evaluation.spark
-    table = in_session_zone(spark, evaluation.session.changeable(statement.table))
-    if isinstance(statement, MergeInto):
-        table = _evolve_target(evaluation, table, statement)
-    work = _Change(evaluation, table, statement)
-    verb = work.verb()
-    if verb is not None and verb.values is None:
-        return delete_on(SparkEngine(spark), table.store, verb.where)
-    if verb is not None and verb.values is not None:
-        return update_on(SparkEngine(spark), table.store, verb.values, verb.where)
-    operation = type(statement).__name__.upper()
-    return run_change(table.store, work.prepare, operation=operation, run=compacting_on(spark))
-
-
-def _evolve_target(evaluation: SparkEvaluation, table: FileStoreTable, merge: MergeInto) -> FileStoreTable:
-    """Add the columns of the source that the table lacks, for clauses that take all columns."""
-    how = SchemaMerge.of(evaluation.session, evaluation.lookup, merge.table, always=merge.evolve)
-    if not how.adds or all(clause.assignments is not None for clause in merge.clauses):
-        return table
-    return add_missing_columns(
-        table, how.columns(table, arrow_schema_of(_source_frame(evaluation, table, merge, None)[0].schema))
-    )
-
-
-def _source_frame(
-    evaluation: SparkEvaluation, table: FileStoreTable, merge: MergeInto, base: Snapshot | None
-) -> tuple[DataFrame, tuple[BoundTable, ...]]:
-    """Return the rows of the source of a merge, and the tables of ours that it reads."""
-    at = (table, None if base is None else base.id)
-    bound = evaluation.bind([(merge.source, FragmentKind.RELATION)], at)
-    frame = evaluation.run(bound, lambda written: "".join(written(part) for part in planned.source_query(merge)))
-    return frame, bound.relations
-
-
 @dataclass(frozen=True, slots=True)
-class _Source:
+class SourceFrame:
     """The source of a merge in one attempt."""
 
     frame: DataFrame
-    bytes: int | None
+    relations: tuple[BoundTable, ...]
+    bytes: int | None = None
     is_persisted: bool = False
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return self.frame.columns
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return its columns with their types."""
+        return arrow_schema_of(self.frame.schema)
+
     @contextmanager
-    def persisted_if_small(self, target_bytes: int) -> Iterator[_Source]:
+    def persisted_if_small(self, target_bytes: int) -> Iterator[SourceFrame]:
         """Persist the source within a `with` block, if it is much smaller than the files of the table."""
         if not is_much_smaller(self.bytes, target_bytes):
             yield self
@@ -268,86 +217,62 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """A statement that changes rows, prepared for the snapshot of each attempt."""
+class SparkChanges:
+    """Runs statements that change rows on Spark, which evaluates their expressions."""
 
     evaluation: SparkEvaluation
-    table: FileStoreTable
-    statement: Update | Delete | MergeInto
+
+    inlines_source = False
 
     @property
-    def store(self) -> TableStore:
-        return self.table.store
+    def workers(self) -> SparkEngine:
+        """The workers of the session."""
+        return SparkEngine(self.evaluation.spark)
 
-    def prepare(self, base: Snapshot | None) -> PreparedChange:
-        """Change rows of a snapshot."""
-        is_keyed = bool(self.store.schema.primary_keys)
-        base = distribute_postponed(self.store, base) if is_keyed else base
-        source: _Source | None = None
-        relations: tuple[BoundTable, ...] = ()
-        if isinstance(self.statement, MergeInto):
-            frame, relations = _source_frame(self.evaluation, self.table, self.statement, base)
-            source = _Source(frame, size_of(frame))
-        plan = self._plan(source)
-        bound = self._bind_plan(plan, base)
-        attempt = _Attempt(self.evaluation, plan, bound, base, pruning(plan, bound, *self._given))
-        prepared = attempt.prepare_change(source)
-        unchanged = guard(self.table, plan, (*relations, *bound.relations), inserted=bool(prepared.inserted))
-        return replace(prepared, unchanged=unchanged, reads=attempt.reads)
+    def in_zone(self, table: FileStoreTable) -> FileStoreTable:
+        """Return a table whose conditions take a time without a zone as a time in the zone of the session."""
+        return in_session_zone(self.evaluation.spark, table)
 
-    def verb(self) -> Verb | None:
-        """Return the verb of the library that does the same without a query, if there is one."""
-        if isinstance(self.statement, MergeInto):
-            return None
-        plan = self._plan(None)
-        return verb_of(plan, self._bind_plan(plan, None), *self._given)
+    def read_source(self, merge: MergeInto, at: TableState) -> SourceFrame:
+        """Return the source of a merge."""
+        bound = self.evaluation.bind([(merge.source, FragmentKind.RELATION)], at)
+        query = planned.source_query(merge)
+        frame = self.evaluation.run(bound, lambda written: "".join(written(part) for part in query))
+        return SourceFrame(frame, bound.relations)
 
-    def _bind_plan(self, plan: ChangeQuery, base: Snapshot | None) -> BoundStatement:
-        at = self.table, None if base is None else base.id
-        return self.evaluation.bind([(fragment, FragmentKind.EXPRESSION) for fragment in plan.fragments], at)
+    def check(self, attempt: ChangeAttempt) -> None:
+        """Do nothing: Spark checks the query when it runs."""
 
-    @property
-    def _given(self) -> tuple[Args, str]:
-        return self.evaluation.args, self.evaluation.lookup.zone
-
-    def _plan(self, source: _Source | None) -> ChangeQuery:
-        match self.statement:
-            case Update():
-                return planned.plan_update(self.store, self.statement)
-            case Delete():
-                return planned.plan_delete(self.store, self.statement)
-            case MergeInto():
-                return planned.plan_merge(self.store, self.statement, [] if source is None else source.frame.columns)
+    def apply(self, attempt: ChangeAttempt, source: SourceFrame | None) -> PreparedChange:
+        """Find the rows that change and apply what happens to them."""
+        return _ChangeFrames(self.evaluation, attempt).prepare(source)
 
 
 @dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One attempt at a change, on one snapshot."""
+class _ChangeFrames:
+    """The frames of one attempt at a statement."""
 
     evaluation: SparkEvaluation
-    plan: ChangeQuery
-    bound: BoundStatement
-    base: Snapshot | None
-    predicate: Predicate  # every row of the target that may change fulfils it
+    attempt: ChangeAttempt
 
     @property
     def store(self) -> TableStore:
-        return self.plan.store
+        return self.attempt.store
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """The columns of the table that decide which rows change, and to what."""
-        return tuple(name for name in self.plan.reads if name in self.store.schema.field_names)
+    def plan(self) -> ChangeQuery:
+        return self.attempt.plan
 
-    def prepare_change(self, source: _Source | None) -> PreparedChange:
+    def prepare(self, source: SourceFrame | None) -> PreparedChange:
         """Find the rows that change and apply what happens to them."""
+        predicate = self.attempt.predicate
         if source is None:
-            return self._apply(None, self.predicate)
+            return self._apply(None, predicate)
         merged = self._merge_by_bucket(source.frame)
         if merged is not None:
             return merged
-        with source.persisted_if_small(sum(self._bytes(part) for part in self._parts(self.predicate))) as kept:
-            predicate = self.predicate
+        sized = replace(source, bytes=size_of(source.frame))
+        with sized.persisted_if_small(sum(self._bytes(part) for part in self.attempt.parts(predicate))) as kept:
             if kept.is_persisted and not self.plan.reaches_all:
                 bounds = key_bounds(*kept.keys(self.plan), self.store.schema.partition_keys)
                 predicate = and_predicates((bounds, predicate))
@@ -358,24 +283,15 @@ class _Attempt:
         if not self.store.schema.primary_keys or not has_plain_columns(frame):
             return None
         source = source_schema(frame, self.store.name)
-        plan = merge_of(self.plan, self.bound, source, self.evaluation.args, self.evaluation.lookup.zone)
-        return None if plan is None else merged_by_bucket(frame, self.store, plan, self.base)
+        plan = merge_of(self.plan, self.attempt.bound, source, self.evaluation.args, self.evaluation.lookup.zone)
+        return None if plan is None else merged_by_bucket(frame, self.store, plan, self.attempt.base)
 
     def _bytes(self, part: DataSplit) -> int:
         return sum(file.file_size for file in part.files)
 
-    def _parts(self, predicate: Predicate) -> list[DataSplit]:
-        """Return the groups of files that may hold rows which fulfil a predicate."""
-        if self.base is None:
-            return []
-        if not self.store.schema.primary_keys:
-            return select_groups(self.store, self.base, predicate)
-        splits = plan_merged_splits(self.store, self.base, predicate)
-        return [part for split in splits for part in cut_split(self.store, split)]
-
-    def _apply(self, source: _Source | None, predicate: Predicate) -> PreparedChange:
+    def _apply(self, source: SourceFrame | None, predicate: Predicate) -> PreparedChange:
         store, plan = self.store, self.plan
-        parts = self._parts(predicate)
+        parts, base = self.attempt.parts(predicate), self.attempt.base
         frame = self._changes(source, parts, predicate)
         if not parts and not plan.inserts:
             return PreparedChange(method=change_method(store))
@@ -385,33 +301,16 @@ class _Attempt:
             task = KeyedMergeTask(store, plan.decided, keyed_job(store), predicate)
             like = frame if source is None else source.frame
             return write_merged(shuffle_by_group(frame, parts, tasks, POSITION), task, like=like)
-        if self.base is None:
-            return self._insert_into_empty(frame.drop(TASK))
-        job = ChangeJob.on(store, self.base)
-        known = with_all_columns(job, parts)
-        done = changed_groups(
-            shuffle_by_group(frame, parts, tasks, POSITION),
-            known,
-            MergeTask(store, plan.decided, known.store),
-            inserts=store,
-        )
-        return replace(fold_applied(job, done.applied), inserted=done.inserted)
-
-    def _insert_into_empty(self, frame: DataFrame) -> PreparedChange:
-        """Insert rows into a table that has no snapshot."""
-        store, job = self.store, WriteJob.new(self.store)
-        task = over_groups(inserting_rows(job, MergeTask(store, self.plan.decided)))
-        work = SparkWork(frame, task, f"insert rows into {store.name}")
-        done: ChangeResults = insert_rows(SparkEngine(self.evaluation.spark), job, work)
-        messages = tuple(message for one in done.applied for message in one.messages)
-        return PreparedChange(messages, inserted=done.inserted, method=change_method(store))
+        groups = SnapshotGroups(store, base, parts)
+        frame = frame.drop(TASK) if base is None else shuffle_by_group(frame, parts, tasks, POSITION)
+        return changed_groups(frame, groups, partial(MergeTask, store, plan.decided))
 
     # ---- frames
 
-    def _changes(self, source: _Source | None, parts: list[DataSplit], predicate: Predicate) -> DataFrame:
+    def _changes(self, source: SourceFrame | None, parts: list[DataSplit], predicate: Predicate) -> DataFrame:
         """Return the rows of the change query."""
         spark, plan = self.evaluation.spark, self.plan
-        asked = predicate if self.store.schema.primary_keys else self.predicate
+        asked = predicate if self.store.schema.primary_keys else self.attempt.predicate
         target = located_rows(spark, self.store, dict(enumerate(parts)), plan.reads, asked)
         target = target.toDF(planned.GROUP, planned.POSITION, *plan.reads)
         if source is not None and source.is_persisted and not plan.reaches_all:
@@ -424,7 +323,7 @@ class _Attempt:
         casts_fail = str(read_setting(spark, "spark.sql.ansi.enabled")).lower() == "true"
         return self._run(plan.query(types, casts_fail=casts_fail), frames)
 
-    def _matching(self, target: DataFrame, source: _Source) -> DataFrame:
+    def _matching(self, target: DataFrame, source: SourceFrame) -> DataFrame:
         """Drop target rows without a match where they are read, instead of shuffling them to the source."""
         frame, keys = source.keys(self.plan)
         if not keys or (source.bytes or 0) > BROADCAST_BYTES_MAX:
@@ -436,7 +335,7 @@ class _Attempt:
         def compose(written: Written) -> str:
             return self.plan.write(text, written, _PLACEHOLDERS.__getitem__)
 
-        return self.evaluation.run(self.bound, compose, frames)
+        return self.evaluation.run(self.attempt.bound, compose, frames)
 
     def _columns(self) -> list[Column]:
         """Return group, position, and what the task needs of a changed row, by their names there."""

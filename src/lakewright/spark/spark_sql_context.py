@@ -20,8 +20,8 @@ from lakewright.maintenance.table_analysis import Columns
 from lakewright.spark.frame_read import local_frame
 from lakewright.spark.spark_session import REFUSALS, check_session, in_session_zone, is_connect, read_setting
 from lakewright.spark.spark_sql_changes import (
+    SparkChanges,
     SparkEvaluation,
-    change_rows,
     evaluate_text,
     explain_missing,
     frames_of,
@@ -36,6 +36,7 @@ from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.types import DataField, with_nullable
 from lakewright.statements.bind_tables import BoundStatement, bind, escape_braces
+from lakewright.statements.change_statement import change_rows
 from lakewright.statements.copy_into import (
     CopySettings,
     FileVersion,
@@ -382,7 +383,7 @@ class SQLContext(Context[DataFrame]):
 
     def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
         """Write the rows of a query or of files, and return the counts."""
-        evaluation = SparkEvaluation(self, self, self.spark, statement.text, args)
+        evaluation = SparkEvaluation(self, self, statement.text, args, self.spark)
         match statement:
             case Insert():
                 return counts(insert(evaluation, statement).rows)
@@ -396,7 +397,7 @@ class SQLContext(Context[DataFrame]):
 
     def change(self, statement: Update | Delete | MergeInto, args: Args) -> pa.Table:
         """Change rows of a table in one snapshot, and return the counts."""
-        done = change_rows(SparkEvaluation(self, self, self.spark, statement.text, args), statement)
+        done = change_rows(SparkChanges(SparkEvaluation(self, self, statement.text, args, self.spark)), statement)
         return counts(done.inserted, done.updated, done.deleted)
 
     def other(self, statement: Explain | DescribeQuery | CreateView | Native, args: Args) -> DataFrame:

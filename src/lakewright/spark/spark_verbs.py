@@ -19,23 +19,20 @@ from lakewright.commit.table_commit import WriteResult
 from lakewright.compact import distributed_compaction
 from lakewright.compact.compaction_job import CompactRequest, Strategy, compact_request
 from lakewright.compact.compaction_rounds import CompactResult
+from lakewright.dml import delete_update
 from lakewright.dml.change_runner import (
     GROUP,
     POSITION,
-    ChangeResults,
-    fold_applied,
-    insert_rows,
-    inserting_rows,
+    SnapshotGroups,
     run_change,
-    with_all_columns,
 )
 from lakewright.dml.change_tasks import MergeTask, guarded_merge
-from lakewright.dml.delete_update import delete_on, update_on, upsert_by_lookup
+from lakewright.dml.delete_update import upsert_by_lookup
 from lakewright.dml.distributed_write import CommitTarget, earlier_write_result, new_job, new_publication
 from lakewright.dml.incremental_jobs import IncrementalJob, TransformResult, run_incremental_job
 from lakewright.dml.merge import MergeBuilder
 from lakewright.dml.merge_clauses import On
-from lakewright.dml.row_changes import ChangeJob, Prepare, PreparedChange, UpdateResult, change_method
+from lakewright.dml.row_changes import Prepare, PreparedChange, UpdateResult
 from lakewright.dml.row_ids import (
     ID,
     NAMED_MAX,
@@ -68,7 +65,6 @@ from lakewright.spark.row_matching import (
     changed_groups,
     column_name,
     located_rows,
-    over_groups,
     prepare_lookup,
     prepare_merge,
     prepare_upsert,
@@ -76,7 +72,7 @@ from lakewright.spark.row_matching import (
     source_schema,
     task_count,
 )
-from lakewright.spark.spark_engine import SparkEngine, SparkWork, compacting_on, size_of
+from lakewright.spark.spark_engine import SparkEngine, compacting_on, size_of
 from lakewright.spark.spark_session import check_session, in_session_zone
 from lakewright.spark.spark_types import arrow_schema_of
 from lakewright.spec import argument_checks
@@ -328,38 +324,25 @@ def upsert(
 
 def _prepare_merge(sides: MergeSides, base: Snapshot | None) -> PreparedChange:
     """Merge into a snapshot of an append table."""
-    done, prepared = _merge_into_snapshot(sides, base) if base is not None else _insert_into_empty(sides)
-    return guarded_merge(sides.store, sides.plan, prepared, done.inserted)
+    return guarded_merge(sides.store, sides.plan, _matched(sides, base))
 
 
-def _insert_into_empty(sides: MergeSides) -> tuple[ChangeResults, PreparedChange]:
-    """Merge into a table that has no snapshot."""
-    store, frame = sides.store, sides.without_matches().select(*sides.columns)
-    job = WriteJob.new(store)
-    task = over_groups(inserting_rows(job, MergeTask(store, sides.plan)))
-    done = insert_rows(SparkEngine(frame.sparkSession), job, SparkWork(frame, task, f"insert rows into {store.name}"))
-    return done, PreparedChange(
-        tuple(message for one in done.applied for message in one.messages), method=change_method(store)
-    )
-
-
-def _merge_into_snapshot(sides: MergeSides, base: Snapshot) -> tuple[ChangeResults, PreparedChange]:
-    """Merge into a snapshot."""
+def _matched(sides: MergeSides, base: Snapshot | None) -> PreparedChange:
+    """Change the rows of a snapshot that match, and insert those of the source that match none."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
+    changes = partial(MergeTask, store, plan)
+    if base is None:
+        return changed_groups(sides.without_matches().select(*sides.columns), SnapshotGroups(store, None, ()), changes)
     parts = select_groups(store, base, TRUE if plan.by_source else plan.prunes)
     with sides.persisted_if_small(sum(file.file_size for part in parts for file in part.files)) as kept:
         if kept.is_persisted and not plan.by_source:
             parts = select_groups(store, base, kept.pruning())
-        job = ChangeJob.on(store, base)
-        known = with_all_columns(job, parts)
         tasks = task_count(spark, store, parts, sides.bytes)
         find = partial(located_rows, spark, store, dict(enumerate(parts)), predicate=plan.prunes)
         frame = kept.join_target(find) if parts else kept.without_matches()
         frame = frame.select(kept.task_of_row(tasks).alias(TASK), *sides.columns)
-        done = changed_groups(
-            shuffle_by_group(frame, parts, tasks, POSITION), known, MergeTask(store, plan, known.store), inserts=store
-        )
-    return done, fold_applied(job, done.applied)
+        frame = shuffle_by_group(frame, parts, tasks, POSITION)
+        return changed_groups(frame, SnapshotGroups(store, base, parts), changes)
 
 
 # ---- Changes by row id -----------------------------------------------------------------------------------------------
@@ -427,14 +410,12 @@ def _prepare_row_ids(work: RowIdChange, df: DataFrame, base: Snapshot | None) ->
         check_all_found(store, pa.array([row[0] for row in some], pa.int64()))
         return PreparedChange()
     parts = select_groups(store, base)
-    job = ChangeJob.on(store, base)
-    known = with_all_columns(job, parts)
     frame = _with_groups(store, _by_index(df, work.names), parts)
     # Ids without a group go to one task, which raises the error for all of them.
     frame = shuffle_by_group(
         frame.select("*", F.lit(0).alias(TASK)), parts, task_count(spark, store, parts, size_of(df)), ID
     )
-    return fold_applied(job, changed_groups(frame, known, work.writing(known.store)).applied)
+    return changed_groups(frame, SnapshotGroups(store, base, parts), work.writing)
 
 
 def _by_index(df: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -479,9 +460,8 @@ def delete(
     snapshot_properties: Properties | None = None,
 ) -> UpdateResult:
     """Delete the rows that fulfil a condition; the text `true` means all of them. With a job id, once."""
-    return delete_on(
-        SparkEngine(spark), in_session_zone(spark, to_table(table, snapshot_properties)).store, where, job_id=job_id
-    )
+    store = in_session_zone(spark, to_table(table, snapshot_properties)).store
+    return delete_update.delete(store, where, job_id=job_id, workers=SparkEngine(spark))
 
 
 def update(
@@ -495,4 +475,4 @@ def update(
 ) -> UpdateResult:
     """Give columns new values in the rows that fulfil a condition; without one in all rows. With a job id, once."""
     store = in_session_zone(spark, to_table(table, snapshot_properties)).store
-    return update_on(SparkEngine(spark), store, assignments, where, job_id=job_id)
+    return delete_update.update(store, assignments, where, job_id=job_id, workers=SparkEngine(spark))

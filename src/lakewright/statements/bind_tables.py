@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from sqlglot import exp
 
@@ -126,6 +127,9 @@ def _covers(piece: ParsedFragment, star: exp.Expr, reference: Reference, select:
 # name of ours is the name of such a relation. Invariant: the rest of the text is the user's own.
 
 
+TableState: TypeAlias = tuple[FileStoreTable, int | None]  # a table, and the snapshot at which it is read
+
+
 @dataclass(frozen=True, slots=True)
 class BoundTable:
     """A table as a statement reads it, at one state."""
@@ -211,7 +215,7 @@ def bind(
     lookup: Lookup,
     fragments: Sequence[Fragment | tuple[Fragment, FragmentKind]],
     args: Args,
-    at: tuple[FileStoreTable, int | None] | None = None,
+    at: TableState | None = None,
 ) -> BoundStatement:
     """Look up the tables of some slices of one statement; `at` is a table whose snapshot is given."""
     pieces = tuple(read_piece(*one) if isinstance(one, tuple) else read_piece(one) for one in fragments)
@@ -226,6 +230,20 @@ def bind(
     splices = tuple(_splices(piece, found, relations, tables) for piece in pieces)
     unique = {id(relation): relation for relation in relations}
     return BoundStatement(pieces, tuple(unique.values()), tuple(left), splices, tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an engine evaluates slices of one statement with."""
+
+    session: Session
+    lookup: Lookup
+    statement: Fragment
+    args: Args
+
+    def bind(self, fragments: Sequence[tuple[Fragment, FragmentKind]], at: TableState | None = None) -> BoundStatement:
+        """Look up the tables of some slices; `at` is a table whose snapshot is given."""
+        return bind(self.session, self.lookup, fragments, self.args, at)
 
 
 def _relations(

@@ -312,7 +312,7 @@ class FileStoreTable:
         [1, 3]
         """
         with with_table_name(self.name):
-            return delete_update.delete(self._committing(snapshot_properties).store, where, job_id)
+            return delete_update.delete(self._committing(snapshot_properties).store, where, job_id=job_id)
 
     def update(
         self,
@@ -342,7 +342,7 @@ class FileStoreTable:
         [{'id': 1, 'n': 5, 'note': 'a'}, {'id': 2, 'n': 60, 'note': 'ten times'}]
         """
         with with_table_name(self.name):
-            return delete_update.update(self._committing(snapshot_properties).store, assignments, where, job_id)
+            return delete_update.update(self._committing(snapshot_properties).store, assignments, where, job_id=job_id)
 
     def delete_by_row_id(
         self,

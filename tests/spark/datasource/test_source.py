@@ -15,8 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import LongType, StructField, StructType
 
 import lakewright as lw
-from lakewright.engine.engine import TaskId
-from lakewright.engine.engine_job import serialize_messages
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.errors import InvalidInputError, LakewrightError, LakewrightWarning, UnsupportedError
 from lakewright.spark import read_table
 from lakewright.spark.data_sinks import SparkTableSink, TaskWritten
@@ -211,7 +210,7 @@ def _written(sink: SparkTableSink, task: int, rows: pa.Table) -> TaskWritten:
     with sink._job.open_writer(task, task) as writer:
         writer.write(rows)
         return TaskWritten(
-            sink._job.write_id, SparkTaskResult(TaskId(task, task), serialize_messages(writer.prepare()))
+            sink._job.write_id, SparkTaskResult(TaskId(task, task), TaskResult(writer.prepare()).to_bytes())
         )
 
 

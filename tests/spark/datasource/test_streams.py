@@ -23,8 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import lakewright as lw
 from contract.fault_enumerator import stray_files
-from lakewright.engine.engine import TaskId
-from lakewright.engine.engine_job import serialize_messages
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.spark import stream_verbs
 from lakewright.spark.data_sinks import StreamSink, TaskWritten, stream_user
 from lakewright.spark.spark_engine import SparkTaskResult
@@ -328,7 +327,7 @@ def _attempt(table: lw.FileStoreTable, *ids: int) -> tuple[StreamSink, TaskWritt
     with sink._job.open_writer() as writer:
         writer.write(pa.table({"id": ids, "n": ids}, COLUMNS))
         return sink, TaskWritten(
-            sink._job.write_id, SparkTaskResult(TaskId(0, 0), serialize_messages(writer.prepare())), "q"
+            sink._job.write_id, SparkTaskResult(TaskId(0, 0), TaskResult(writer.prepare()).to_bytes()), "q"
         )
 
 

@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,13 +20,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as sql
 
 from lakewright.commit.commit_message import CommitMessage
-from lakewright.engine.engine import TaskId
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.engine.engine_job import (
-    deserialize_messages,
     error_from_text,
     error_to_text,
     is_transient,
-    serialize_messages,
 )
 from lakewright.errors import CommitConflictError, InvalidInputError, InvalidMessageError, LakewrightError
 from lakewright.spark import spark_engine as jobs
@@ -48,7 +45,7 @@ def _noted(directory: Path, this: TaskId) -> None:
     (directory / f"{this.number}-{this.attempt}").touch()
 
 
-def _run(df: DataFrame, task: jobs.Task) -> list[SparkTaskResult]:
+def _run(df: DataFrame, task: jobs.PayloadTask) -> list[SparkTaskResult]:
     return run_job(df, task, group=f"group-{time.monotonic_ns()}", description="a test")
 
 
@@ -276,14 +273,13 @@ def test_batch_sizes_follow_the_width_of_rows() -> None:
 
 
 def test_cut_messages_are_refused() -> None:
-    whole = serialize_messages([CommitMessage(partition_bytes=bytes(12), bucket=0, table="d.t", schema_id=0)] * 2)
-    assert [message.table for message in deserialize_messages(whole)] == ["d.t", "d.t"]
-    assert deserialize_messages(serialize_messages([])) == []
-    for broken in (b"", whole[:-1], b"x" + whole, zlib.compress(b"\0\0")):
+    result = TaskResult((CommitMessage(partition_bytes=bytes(12), bucket=0, table="d.t", schema_id=0),) * 2, (3, -1))
+    whole = result.to_bytes()
+    assert TaskResult.from_bytes(whole) == result
+    assert TaskResult.from_bytes(TaskResult(data=b"other").to_bytes()) == TaskResult(data=b"other")
+    for broken in (b"", whole[:10], whole[:-1], b"x" + whole, whole[:40] + whole[41:]):
         with pytest.raises(InvalidMessageError, match="cut"):
-            deserialize_messages(broken)
-    with pytest.raises(InvalidMessageError):
-        deserialize_messages(zlib.compress(b"\0\0\0\7abc"))
+            TaskResult.from_bytes(broken)
 
 
 def test_an_error_comes_back_from_its_text() -> None:

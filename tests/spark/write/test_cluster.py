@@ -15,12 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 import lakewright as lw
 from lakewright.commit.table_commit import WriteResult
 from lakewright.dml.distributed_write import SEQUENCE_STRIDE
-from lakewright.engine.engine import TaskId
-from lakewright.engine.engine_job import deserialize_messages
+from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.errors import InvalidInputError
 from lakewright.spark import bucket_shuffle as clustering
 from lakewright.spark.bucket_shuffle import cluster
-from lakewright.spark.spark_engine import Task, parallelism, run_job, size_in, size_of
+from lakewright.spark.spark_engine import PayloadTask, Task, parallelism, run_job, size_in, size_of
 from lakewright.spark.spark_session import settings
 from lakewright.spark.spark_verbs import write_table
 from lakewright.spec.argument_checks import Distribution
@@ -263,9 +262,9 @@ def test_what_cannot_be_written_is_refused_with_its_own_error(spark: SparkSessio
     assert content(table) == latest(rows(spark))
 
 
-def _failing_at_first(task: Task, mark: Path) -> Task:
+def _failing_at_first(task: Task, mark: Path) -> PayloadTask:
     def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> bytes:
-        payload = task(this, batches)
+        payload = task(this, batches).to_bytes()
         if not mark.exists():
             mark.touch()
             os._exit(1)
@@ -298,7 +297,7 @@ def test_attempts_that_die_on_either_side_change_nothing(
     assert (tmp_path / "sent").exists()
     assert (tmp_path / "received").exists()
     builder = table.new_batch_write_builder()
-    builder.new_commit().commit([message for one in done for message in deserialize_messages(one.payload)])
+    builder.new_commit().commit([message for one in done for message in TaskResult.from_bytes(one.payload).messages])
     assert content(table) == latest(frame)
 
 

@@ -25,7 +25,7 @@ from lakewright.errors import (
     TableNotExistException,
 )
 from lakewright.read.read_builder import ReadBuilder
-from lakewright.statements.bind_tables import BoundStatement, BoundTable, bind
+from lakewright.statements.bind_tables import BoundStatement, BoundTable, Evaluation, TableState
 from lakewright.statements.embedded.dialect_queries import Queries, QuerySource, Translated, translate
 from lakewright.statements.embedded.dialect_values import (
     DAY_TIME,
@@ -39,10 +39,7 @@ from lakewright.statements.embedded.dialect_values import (
     quoted,
 )
 from lakewright.statements.spark_grammar import FragmentKind, args_by_name, marks_by_name, parse_fragment
-from lakewright.statements.sql_session import Session
 from lakewright.statements.sql_text import Args, E, Fragment, caret_at, place_before
-from lakewright.statements.table_lookup import Lookup
-from lakewright.table.file_store_table import FileStoreTable
 
 # ---- Names of relations ----------------------------------------------------------------------------------------------
 
@@ -432,7 +429,6 @@ def _source(name: str, rows: ArrowRows) -> QuerySource:
 # text of a change has the slices in another order, and some of them twice.
 
 Written: TypeAlias = Callable[[str | Fragment], str]  # how own text, or a slice, is written for the query
-At: TypeAlias = tuple[FileStoreTable, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,20 +470,12 @@ class PreparedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class DuckDBEvaluation:
-    """Evaluates slices of one statement."""
+class DuckDBEvaluation(Evaluation):
+    """Evaluates slices of one statement with DuckDB."""
 
-    session: Session
-    lookup: Lookup
     views: Mapping[str, View]
-    statement: Fragment
-    args: Args
 
-    def bind(self, fragments: Sequence[tuple[Fragment, FragmentKind]], at: At | None = None) -> BoundStatement:
-        """Look up the tables of some slices; `at` is a table whose snapshot is given."""
-        return bind(self.session, self.lookup, fragments, self.args, at)
-
-    def query(self, query: Fragment, at: At | None = None) -> PreparedQuery:
+    def query(self, query: Fragment, at: TableState | None = None) -> PreparedQuery:
         """Return a query that can run."""
         return self.ready(self.bind([(query, FragmentKind.QUERY)], at), lambda written: written(query))
 

@@ -19,6 +19,7 @@ from lakewright.spec.identifier import quote_identifier
 from lakewright.spec.table_options import TableOptions
 from lakewright.statements.bind_tables import BoundStatement, bind
 from lakewright.statements.catalog_commands import describe_columns, shown_type
+from lakewright.statements.change_statement import change_rows
 from lakewright.statements.embedded.dialect_values import INTERVALS, NULL, spark_type
 from lakewright.statements.embedded.duckdb_query import (
     ZONE,
@@ -30,7 +31,7 @@ from lakewright.statements.embedded.duckdb_query import (
     interrupt,
     time_zone,
 )
-from lakewright.statements.embedded.embedded_changes import change_rows, in_zone
+from lakewright.statements.embedded.embedded_changes import EmbeddedChanges, in_zone
 from lakewright.statements.embedded.embedded_copy import copy_in, copy_out
 from lakewright.statements.insert_plan import SchemaMerge, insert_query, plan_insert
 from lakewright.statements.spark_grammar import FragmentKind
@@ -271,7 +272,7 @@ class SQLContext(Context[pa.Table]):
             return rows.read_all()
 
     def _evaluation(self, statement: Fragment, args: Args) -> DuckDBEvaluation:
-        return DuckDBEvaluation(self, self, self._views, statement, args)
+        return DuckDBEvaluation(self, self, statement, args, self._views)
 
     def write(self, statement: Insert | CreateTableAs | CopyIn | CopyOut, args: Args) -> pa.Table:
         """Write the rows of a query or of files, and return the counts."""
@@ -289,7 +290,7 @@ class SQLContext(Context[pa.Table]):
 
     def change(self, statement: Update | Delete | MergeInto, args: Args) -> pa.Table:
         """Change rows of a table in one snapshot, and return the counts."""
-        done = change_rows(self._evaluation(statement.text, args), statement)
+        done = change_rows(EmbeddedChanges(self._evaluation(statement.text, args)), statement)
         return counts(done.inserted, done.updated, done.deleted)
 
     def other(self, statement: Explain | DescribeQuery | CreateView | Native, args: Args) -> pa.Table:

@@ -21,6 +21,7 @@ from lakewright.errors import (
     UnsupportedError,
 )
 from lakewright.maintenance import Upkeep
+from lakewright.maintenance.orphan_files import DAY_MILLIS
 from lakewright.spec.java_time_format import read_time
 from lakewright.spec.snapshot import to_json
 from lakewright.table.file_store_table import FileStoreTable
@@ -112,6 +113,21 @@ def test_a_failure_after_a_commit_is_a_warning_that_names_the_table(tmp_path: Pa
     with pytest.warns(LakewrightWarning, match="d.t: the commit is published, but the expiry of partitions .*'QQ'"):
         append(broken)
     assert lw.read_table(table)["n"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(("most", "kept"), [("1", 1), ("3", 3), ("9", 4)])
+def test_automatic_tags_beyond_the_limit_are_deleted_oldest_first(tmp_path: Path, most: str, kept: int) -> None:
+    options = {"tag.automatic-creation": "process-time", "sink.process-time-zone": "UTC", "write-only": "true"}
+    table = make(tmp_path, {**options, "tag.num-retained-max": most})
+    for number in range(1, 5):
+        append(table)
+        snapshot = table.store.snapshots.get(number)
+        path = table.store.layout.snapshot_file(number)
+        table.store.storage.replace(path, to_json(replace(snapshot, time_millis=number * DAY_MILLIS)).encode())
+    table.create_tag("own", 1)
+    table.create_due_tags()
+    days = ["1970-01-01", "1970-01-02", "1970-01-03", "1970-01-04"]  # that had ended
+    assert table.list_tags() == [*days[-kept:], "own"]
 
 
 def test_partitions_expire_after_commits(tmp_path: Path) -> None:

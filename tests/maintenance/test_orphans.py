@@ -77,7 +77,10 @@ def test_young_files_are_left_to_the_writers_at_work(tmp_path: Path) -> None:
     old = strays[0]
     os.utime(old, (1, 1))
     assert remove_orphans(store).paths == (old,)
-    assert remove_orphans(store, older_than_millis=LATER - 1, now=LATER).count == len(strays) - 1
+    os.utime(strays[1], (5, 5))
+    assert remove_orphans(store, older_than_millis=5000).count == 0  # changed at that time, not before it
+    assert remove_orphans(store, older_than_millis=5001).paths == (strays[1],)
+    assert remove_orphans(store, older_than_millis=LATER - 1, now=LATER).count == len(strays) - 2
     with pytest.raises(InvalidInputError, match="future"):
         remove_orphans(store, older_than_millis=LATER)
 

@@ -325,6 +325,20 @@ def test_rows_of_rewritten_files_are_told_apart(tmp_path: Path) -> None:
         diff(1, 3).with_projection(["_ROW_ID"]).new_read().to_arrow()
 
 
+def test_rows_of_a_new_deletion_vector_are_a_difference(tmp_path: Path) -> None:
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    options = {"bucket": "-1", "deletion-vectors.enabled": "true"}
+    schema = lw.Schema.from_pyarrow_schema(pa.schema([("id", pa.int64())]), options=options)
+    catalog.create_table("d.t", schema)
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"id": [1, 2, 3]}), table)
+    table.delete("id = 2")
+    assert table.store.snapshots.get(2).index_manifest is not None  # the data file stays
+    diff = lw.read_table(table, incremental=(1, 2), incremental_mode="diff", row_kinds=True)
+    assert diff.to_pylist() == [{"_row_kind": "-D", "id": 2}]
+
+
 def test_one_call_reads_what_changed() -> None:
     table = lw.open_table(str(WAREHOUSE / "changelog.db" / "input"))
     whole = lw.read_table(table, incremental=(1, 3), row_kinds=True)

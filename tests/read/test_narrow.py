@@ -276,3 +276,22 @@ def test_damage_is_named_as_in_small_tables(tmp_path: Path, monkeypatch: pytest.
     message = {"twice": "data-1 twice", "never added": "deletes the data file data-2", "count": "adds 2 files"}[damage]
     with pytest.raises(CorruptTableError, match=message):
         as_columns(store, snapshot, TRUE, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("name", "highest", "found"),
+    [
+        ("s", "b?", "b\U0001f600"),  # the mark may stand for a lost surrogate, and every surrogate is above it
+        ("ms", -500 * 10**6, EPOCH + timedelta(milliseconds=500)),  # ORC moves the last second before 1970
+    ],
+)
+def test_a_bound_that_may_be_below_the_data_leaves_no_file_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, highest: Value, found: object
+) -> None:
+    store = new_table(tmp_path, pa.schema([(name, NAMED_TYPES[name])]))
+    row = encode_row([highest], [f.type for f in store.schema.fields])
+    file = replace(data_file("data-1.orc"), value_stats=SimpleStats(row, row, (0,)), value_stats_cols=None)
+    snapshot = snapshot_of(store, store.manifests.write([ManifestEntry(0, bytes(12), 0, -1, file)], schema_id=0))
+    wanted = PredicateBuilder(store.schema.fields).equal(name, found)
+    assert [entry.file for entry in scan(store, snapshot, wanted).entries] == [file]
+    assert [entry.file for entry in as_columns(store, snapshot, wanted, monkeypatch).entries] == [file]

@@ -131,6 +131,18 @@ def test_insert_takes_columns_by_place_by_list_and_by_name(ctx: lw.SQLContext) -
     assert [row[0] for row in _rows(ctx)] == [11]
 
 
+def test_an_insert_by_key_counts_the_rows_that_it_writes(tmp_path: Path) -> None:
+    """Which keys exist is not looked up; only a merge knows."""
+    ctx = lw.SQLContext(tmp_path)
+    ctx.sql("CREATE TABLE t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    assert _counts(ctx.sql("INSERT INTO t VALUES (1, 1), (1, 2), (2, 2)")) == (2, 0, 0)
+    assert _counts(ctx.sql("INSERT INTO t VALUES (1, 9), (3, 3)")) == (2, 0, 0)
+    merge = "MERGE INTO t USING (VALUES (1, 8), (4, 4)) AS s(id, v) ON t.id = s.id"
+    done = ctx.sql(f"{merge} WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *")
+    assert _counts(done) == (1, 1, 0)
+    assert _rows(ctx, "id, v") == [(1, 8), (2, 2), (3, 3), (4, 4)]
+
+
 @_SAMPLE
 def test_a_table_is_created_from_a_query(ctx: lw.SQLContext) -> None:
     assert _counts(ctx.sql("CREATE TABLE c AS SELECT id, sum(price) AS total FROM t GROUP BY id")) == (3, 0, 0)

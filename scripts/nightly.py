@@ -132,6 +132,13 @@ PARTS = {
     "spark-managed": Part(
         "a Connect server that refuses settings", [_full("tests/spark/jobs/test_managed_sessions.py")]
     ),
+    "spark-pipelines": Part("a declarative pipeline of Spark over restarts", [["tests/soak/test_spark_pipelines.py"]]),
+    "sail": Part(
+        "engine contract on Sail, a Connect server without a JVM",
+        [["tests/sail"]],
+        [".venvs/sail/.made"],
+        ".venvs/sail",
+    ),
     "ray-2.52": Part("the oldest Ray", [["tests/ray"]], [".venvs/ray-2.52/.made"], ".venvs/ray-2.52"),
     "lance": Part(
         "Lance files", [["tests/formats/test_lance.py", "tests/test_golden.py"]], [".venvs/lance/.made"], ".venvs/lance"

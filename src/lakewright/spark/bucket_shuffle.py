@@ -11,7 +11,6 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from lakewright.dml.change_tasks import CountingWriter
@@ -19,9 +18,8 @@ from lakewright.dml.distributed_write import SINGLE_WRITER_MODES, with_one_threa
 from lakewright.engine.engine import TaskId, TaskResult
 from lakewright.engine.engine_job import error_from_text, error_to_text, is_transient
 from lakewright.errors import InvalidInputError, LakewrightError
-from lakewright.spark.frame_operations import rebalance, repartition_by_task
+from lakewright.spark.frame_operations import TaskFunction, map_tasks, rebalance, repartition_by_task
 from lakewright.spark.spark_engine import BATCH_BYTES, ROWS_PER_BATCH, Task, batch_rows, parallelism, size_of
-from lakewright.spark.spark_session import map_in_arrow
 from lakewright.spec.option_values import WriteDistribution
 from lakewright.spec.table_options import TableOptions
 from lakewright.spec.table_schema import BucketMode
@@ -79,16 +77,15 @@ class _Block:
 
 def sending(
     job: WriteJob, receivers: ShuffleTargets, *, block_bytes: int, make_groups: GroupMaker | None = None
-) -> Callable[..., Iterator[pa.RecordBatch]]:
+) -> TaskFunction:
     """Return what a task does with the rows of the frame: it makes blocks of them, of about so many bytes.
 
     `make_groups` replaces that: it yields groups of rows that were checked already, by rank. Rows of a
     higher rank come after those of a lower one, whichever task has made them; each rank is given once.
     """
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        task = 0 if context is None else context.partitionId()
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = this.number
         try:
             for rank, groups in [(0, send(batches, job, receivers))] if make_groups is None else make_groups(batches):
                 yield from _pack_blocks(_blocks(groups, receivers, job, block_bytes), task + rank * _TASKS_MAX)
@@ -341,7 +338,7 @@ def _as_blocks(
     df: DataFrame, job: WriteJob, receivers: ShuffleTargets, way: str, make_groups: GroupMaker | None = None
 ) -> ClusteredFrame:
     blocks, settings = blocks_of(df, job, receivers, make_groups)
-    frame = repartition_by_task(blocks, receivers.count, "target").sortWithinPartitions(*BLOCKS_ORDER)
+    frame = repartition_by_task(blocks, receivers.count, "target", *BLOCKS_ORDER)
     return ClusteredFrame(frame, _receiving(job, receivers), way, settings)
 
 
@@ -364,7 +361,7 @@ def blocks_of(
     """
     records = min(batch_rows(df.schema), _BLOCKS_MAX)
     send = sending(job, receivers, block_bytes=BATCH_BYTES // records, make_groups=make_groups)
-    return map_in_arrow(df, send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
+    return map_tasks(df, send, BLOCKS_SQL), {ROWS_PER_BATCH: str(records)}
 
 
 def _receiving(job: WriteJob, receivers: ShuffleTargets, *, counts: bool = False) -> Task:

@@ -6,43 +6,110 @@ always holds: rows, types and the task that gets a row are the same on both ways
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from typing import Any
+from functools import lru_cache, partial, reduce
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias, cast
 from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from pyspark.sql.types import DataType, StructField, StructType
 
+from lakewright.engine.engine import TaskId
+from lakewright.errors import LakewrightError
 from lakewright.spark.spark_features import Feature, has, import_name
-from lakewright.spark.spark_session import REFUSALS, is_connect, map_in_arrow, own_calls
+from lakewright.spark.spark_session import REFUSALS, has_spark_executors, is_connect, map_in_arrow, own_calls
 from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spec.arrow_types import from_arrow_schema
 
 _SEED = 42  # of the hash by which Spark shuffles
 _MESSAGE = "rows"
+_ATTEMPT_BITS = 39  # below `INSERTING`, which tells the second writer of an attempt
+
+TASK_NUMBER = "__lakewright_task"
+TaskFunction: TypeAlias = Callable[[TaskId, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def repartition_by_task(frame: DataFrame, tasks: int, target: str) -> DataFrame:
-    """Shuffle rows to so many tasks: each row to the task whose number a column of type INT has."""
+def repartition_by_task(frame: DataFrame, tasks: int, target: str, *order: str) -> DataFrame:
+    """Shuffle rows to so many tasks, each row to the task whose number a column of type INT has, and sort them there.
+
+    Without Spark's executors a shuffle may bring the rows of several numbers together; they are kept apart by the
+    column `TASK_NUMBER`, by which `map_tasks` calls its function once for each number.
+    """
+    if not has_spark_executors(frame.sparkSession):
+        numbered = frame.select("*", F.col(target).alias(TASK_NUMBER))
+        shuffled = numbered.repartition(tasks, F.col(TASK_NUMBER))
+        return map_in_arrow(shuffled, partial(_sort_rows, (TASK_NUMBER, *order)), shuffled.schema)
     if has(Feature.PLACEMENT):
-        return frame.repartitionById(tasks, F.col(target))
-    # Spark hashes what it shuffles by, so each number is replaced by one whose hash leads to the task.
-    numbers = ",".join(map(str, numbers_of_tasks(tasks)))
-    number = F.element_at(F.expr(f"array({numbers})"), F.pmod(F.col(target), F.lit(tasks)) + 1)
-    return frame.repartition(tasks, number)
+        frame = frame.repartitionById(tasks, F.col(target))
+    else:
+        # Spark hashes what it shuffles by, so each number is replaced by one whose hash leads to the task.
+        numbers = ",".join(map(str, numbers_of_tasks(tasks)))
+        number = F.element_at(F.expr(f"array({numbers})"), F.pmod(F.col(target), F.lit(tasks)) + 1)
+        frame = frame.repartition(tasks, number)
+    return frame.sortWithinPartitions(*order) if order else frame
 
 
 def rebalance(frame: DataFrame, column: str) -> DataFrame:
     """Bring rows with the same value of a column together; if there are very many of them, Spark may split them."""
-    return frame.hint("rebalance", column) if has(Feature.REBALANCE) else frame.repartition(column)
+    if has(Feature.REBALANCE) and has_spark_executors(frame.sparkSession):
+        return frame.hint("rebalance", column)
+    return frame.repartition(F.col(column))
+
+
+def map_tasks(frame: DataFrame, function: TaskFunction, schema: str) -> DataFrame:
+    """Return what a function makes of the rows of each task of a frame, given the number of the task and its attempt.
+
+    Without Spark's executors a task without rows has no number, and the function is not called for it.
+    """
+    if has_spark_executors(frame.sparkSession):
+        return map_in_arrow(frame, partial(_call_in_task, function), schema)
+    if TASK_NUMBER not in frame.columns:
+        frame = frame.select("*", F.spark_partition_id().alias(TASK_NUMBER))
+    return map_in_arrow(frame, partial(_call_by_number, function), schema)
+
+
+def split_runs(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """Split batches where the value of a column of integers changes."""
+    for batch in batches:
+        runs = pc.run_end_encode(batch.column(column))
+        ends = runs.run_ends.to_pylist()
+        for value, start, end in zip(runs.values.to_pylist(), [0, *ends], ends, strict=False):
+            yield value, batch.slice(start, end - start)
+
+
+def _sort_rows(names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition sorted; Sail drops `sortWithinPartitions` below a function, which promises less."""
+    held = list(batches)
+    if held:
+        rows = pa.Table.from_batches(held)
+        keys = [(name, "ascending") for name in names]
+        yield from rows.take(pc.sort_indices(rows.select(names), keys, null_placement="at_start")).to_batches()
+
+
+def _call_in_task(function: TaskFunction, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    if context is None:
+        message = "a task of a Spark job can run only on an executor"
+        raise LakewrightError(message)
+    yield from function(TaskId(context.partitionId(), context.taskAttemptId()), batches)
+
+
+def _call_by_number(function: TaskFunction, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for number, runs in groupby(split_runs(batches, TASK_NUMBER), key=itemgetter(0)):
+        rows = (run.drop_columns([TASK_NUMBER]) for _, run in runs)
+        yield from function(TaskId(cast("int", number), secrets.randbits(_ATTEMPT_BITS)), rows)
 
 
 @lru_cache(maxsize=64)

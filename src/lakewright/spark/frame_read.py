@@ -24,7 +24,7 @@ from lakewright.spark.computed_vectors import DividedSplits, MergeWay, divide_sp
 from lakewright.spark.core_scan import merged_scan
 from lakewright.spark.frame_operations import from_arrow, union_all
 from lakewright.spark.native_scan import native_scan, native_splits
-from lakewright.spark.spark_session import heal_workers, in_session_zone
+from lakewright.spark.spark_session import has_spark_executors, heal_workers, in_session_zone
 from lakewright.spark.spark_types import spark_schema, to_spark_batch
 from lakewright.spec.argument_checks import IncrementalMode, PathLike, TimestampLike
 from lakewright.spec.filters import Filter
@@ -130,6 +130,9 @@ def _read_splits(
 
 def _divide_splits(spark: SparkSession, read: TableRead, splits: Sequence[DataSplit]) -> DividedSplits:
     """Divide splits into those for Spark's own scan, with their outdated rows, and the others."""
+    if not has_spark_executors(spark):
+        reason = "the server is not Spark's, so its scans may read files in another way"
+        return DividedSplits((), {}, tuple(splits), MergeWay(by_bits=False, reason=reason))
     if read.projection.rows is not None:
         reason = "the old and the new row of an update become one"
         return DividedSplits((), {}, tuple(splits), MergeWay(by_bits=False, reason=reason))

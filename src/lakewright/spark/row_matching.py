@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from operator import and_, itemgetter
 from typing import TypeAlias
 
@@ -71,9 +71,10 @@ from lakewright.spark.bucket_shuffle import (
 )
 from lakewright.spark.column_filters import is_exact, to_column, translate_predicate
 from lakewright.spark.core_scan import over_shares
-from lakewright.spark.frame_operations import from_arrow, persisted, repartition_by_task, to_arrow
+from lakewright.spark.frame_operations import from_arrow, persisted, repartition_by_task, split_runs, to_arrow
 from lakewright.spark.native_scan import native_scan, native_splits
 from lakewright.spark.spark_engine import SparkEngine, SparkWork, parallelism, size_of
+from lakewright.spark.spark_session import has_spark_executors
 from lakewright.spark.spark_types import arrow_schema_of, spark_batches, spark_schema, spark_type
 from lakewright.spec.arrow_types import from_arrow_type
 from lakewright.spec.comparison import check_comparable, common_type
@@ -116,7 +117,7 @@ def located_rows(
     known = {field.name: field for field in (*store.schema.fields, *system_fields(store))}
     fields = tuple(known[name] for name in columns)
     numbers = {part.file_paths[0]: number for number, part in parts.items()}
-    native, rest = _split_by_reader(store, list(parts.values()), columns, predicate)
+    native, rest = _split_by_reader(spark, store, list(parts.values()), columns, predicate)
     frames = []
     if native:
         projection = plan_projection(store.schema.fields, list(columns), predicate)
@@ -151,8 +152,7 @@ def shuffle_by_group(frame: DataFrame, parts: Sequence[DataSplit], tasks: int, o
         data = pa.array([part.serialize() for part in parts], pa.binary())
         groups = from_arrow(frame.sparkSession, pa.table({GROUP: numbers, PART: data}))
         frame = frame.unionByName(groups.select((F.col(GROUP) % tasks).alias(TASK), GROUP, *empty, PART))
-    frame = repartition_by_task(frame, tasks, TASK).sortWithinPartitions(GROUP, order)
-    return frame.select(*columns, PART)
+    return repartition_by_task(frame, tasks, TASK, GROUP, order).drop(TASK)
 
 
 def split_by_group(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSplit | None, Iterator[pa.RecordBatch]]]:
@@ -160,7 +160,7 @@ def split_by_group(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[DataSpli
 
     Rows without a group come first, with None.
     """
-    for number, runs in groupby(_runs(batches), key=itemgetter(0)):
+    for number, runs in groupby(split_runs(batches, GROUP), key=itemgetter(0)):
         rows = (run for _, run in runs)
         if number is None:
             yield None, rows
@@ -183,18 +183,6 @@ def changed_groups(
     return groups.change(SparkEngine(frame.sparkSession), changes, work)
 
 
-def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """Split batches where the group changes."""
-    for batch in batches:
-        column = batch.column(GROUP)
-        if column.null_count:
-            yield None, batch.slice(0, column.null_count)
-        numbers = column.slice(column.null_count).to_numpy()
-        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)] if len(numbers) else []
-        for start, end in pairwise(bounds):
-            yield int(numbers[start]), batch.slice(column.null_count + start, end - start)
-
-
 def task_count(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit], size: int | None) -> int:
     """Return how many tasks change groups: as many as can run at once, or more if files or rows are large.
 
@@ -206,12 +194,12 @@ def task_count(spark: SparkSession, store: TableStore, parts: Sequence[DataSplit
 
 
 def _split_by_reader(
-    store: TableStore, parts: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate
+    spark: SparkSession, store: TableStore, parts: Sequence[DataSplit], columns: Sequence[str], predicate: Predicate
 ) -> tuple[list[DataSplit], list[DataSplit]]:
     """Split groups into those that Spark's own scan reads, and the others."""
     hidden = {field.name for field in system_fields(store)}
     asked = {*columns, *predicate.columns()}
-    if store.schema.primary_keys or asked & hidden:
+    if store.schema.primary_keys or asked & hidden or not has_spark_executors(spark):
         return [], list(parts)
     projection = plan_projection(store.schema.fields, list(columns), predicate)
     if to_column(predicate, projection.read_fields) is None:
@@ -557,7 +545,7 @@ def merge_buckets(
     if splits:
         files = ((split.partition_bytes, split.bucket, split.serialize()) for split in splits)
         frame = frame.union(from_arrow(spark, blocks_of_values(files, receivers), frame.schema))
-    frame = repartition_by_task(frame, receivers.count, "target").sortWithinPartitions(*BLOCKS_ORDER)
+    frame = repartition_by_task(frame, receivers.count, "target", *BLOCKS_ORDER)
     work = SparkWork(frame, partial(_merge_buckets, shipped), description(store), settings=settings)
     return run_tasks(SparkEngine(spark), Job(store, merge.job.write_id, work), partial(verify_change, merge.job))
 

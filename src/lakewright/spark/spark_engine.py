@@ -27,10 +27,10 @@ from lakewright.engine.engine import Job, SendTask, ShareTask, TaskId, TaskResul
 from lakewright.engine.engine_job import QUIET_SECONDS, error_from_text, error_to_text, is_transient, remove_leftovers
 from lakewright.errors import LakewrightError
 from lakewright.metadata.table_store import TableStore
-from lakewright.spark.frame_operations import repartition_by_task
+from lakewright.spark.frame_operations import TaskFunction, map_tasks, repartition_by_task
 from lakewright.spark.spark_features import TimeType
 from lakewright.spark.spark_progress import JOB_GROUP, JobProgress
-from lakewright.spark.spark_session import heal_workers, is_connect, map_in_arrow, read_setting
+from lakewright.spark.spark_session import has_spark_executors, heal_workers, is_connect, map_in_arrow, read_setting
 from lakewright.spark.spark_session import settings as held_settings
 
 # ---- Jobs over partitions --------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def run_job(
     spark = df.sparkSession
     heal_workers(spark)
     fast = {_BYTES_PER_BATCH: _NO_LIMIT, ROWS_PER_BATCH: str(batch_rows(df.schema)), **(settings or {})}
-    answers = map_in_arrow(df, _on_executor(task), _ANSWER_SQL)
+    answers = map_tasks(df, _answering(task), _ANSWER_SQL)
     run = 0
     with _shown_interrupts(), _plain_interrupts(), _named_jobs(spark, group, description):
         if progress is not None:
@@ -120,7 +120,7 @@ def run_job(
             run = 1
             with held_settings(spark, {**fast, _BYTES_PER_BATCH: _LIMIT}, optional=True):
                 rows = answers.collect()
-    return _complete(_join_payloads(rows, run), description)
+    return _complete(_join_payloads(rows, run), description, skips_empty=not has_spark_executors(spark))
 
 
 def batch_rows(schema: sql.StructType) -> int:
@@ -156,26 +156,23 @@ def ran_again(spark: SparkSession, group: str) -> bool:
 # ---- on an executor --------------------------------------------------------------------------------------------------
 
 
-def _on_executor(task: PayloadTask) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _answering(task: PayloadTask) -> TaskFunction:
     size = PIECE_BYTES
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(this: TaskId, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        if context is None:
-            message = "a task of a Spark job can run only on an executor"
-            raise LakewrightError(message)
-        this = TaskId(context.partitionId(), context.taskAttemptId())
+        retry = 0 if context is None else context.attemptNumber()
         try:
             payload = task(this, batches)
         except LakewrightError as error:
             if is_transient(error):
                 raise
-            yield _answer(this, context.attemptNumber(), (0, 1), None, error_to_text(error))
+            yield _answer(this, retry, (0, 1), None, error_to_text(error))
             return
         pieces = max(1, -(-len(payload) // size))
         for piece in range(pieces):
             part = payload[piece * size : (piece + 1) * size]
-            yield _answer(this, context.attemptNumber(), (piece, pieces), part, None)
+            yield _answer(this, retry, (piece, pieces), part, None)
 
     return run
 
@@ -228,11 +225,14 @@ def _join_payloads(rows: Sequence[Row], run: int) -> list[SparkTaskResult]:
     return done
 
 
-def _complete(done: Sequence[SparkTaskResult], description: str) -> list[SparkTaskResult]:
-    """Return the answers in the order of the tasks; raise an error unless there is exactly one of every task."""
+def _complete(done: Sequence[SparkTaskResult], description: str, *, skips_empty: bool = False) -> list[SparkTaskResult]:
+    """Return the answers in the order of the tasks; raise an error unless there is exactly one of every task.
+
+    Where the session `skips_empty` tasks, numbers may be missing, but none comes twice.
+    """
     ordered = sorted(done, key=lambda one: one.task.number)
     numbers = [one.task.number for one in ordered]
-    if numbers != list(range(len(numbers))):
+    if numbers != (sorted({*numbers}) if skips_empty else list(range(len(numbers)))):
         missing = sorted(set(range(len(numbers))) - set(numbers))
         raise LakewrightError(
             f"{description}: Spark brought the answers of some tasks home twice or not at all (missing: "
@@ -464,7 +464,8 @@ class SparkAnswers:
     def has_losers(self) -> bool:
         """Return whether attempts that others overtook may have left files; wait until none of them runs."""
         speculates = read_setting(self.spark, "spark.speculation") == "true"
-        if not (speculates or has_losers(self.answers) or ran_again(self.spark, self.group)):
+        known = has_spark_executors(self.spark)  # elsewhere the number of an attempt says nothing about others
+        if known and not (speculates or has_losers(self.answers) or ran_again(self.spark, self.group)):
             return False
         wait_until_idle(self.spark, self.group, seconds_max=_LOSERS_SECONDS_MAX)
         return True
@@ -530,7 +531,7 @@ class SparkEngine:
 
 
 def _blobs_of(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    return (blob for batch in batches for blob in batch.column("share").values.to_pylist())
+    return (blob for batch in batches for blob in batch.column("share").flatten().to_pylist())
 
 
 def _send_blobs(send: SendTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

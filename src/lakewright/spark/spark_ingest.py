@@ -32,7 +32,7 @@ from lakewright.ingestion.text_values import STRING, Guess, ParseSettings, as_te
 from lakewright.spark.bucket_shuffle import cluster
 from lakewright.spark.frame_read import read_table
 from lakewright.spark.spark_engine import compacting_on
-from lakewright.spark.spark_session import settings
+from lakewright.spark.spark_session import require_spark_executors, settings
 from lakewright.spark.spark_types import fields_of, spark_schema, to_spark_batch
 from lakewright.spark.spark_verbs import write_table
 from lakewright.spec.argument_checks import Distribution, PathLike, SchemaMode, WriteMode
@@ -119,6 +119,8 @@ def open_source(spark: SparkSession, source: IngestSource, call: IngestCall) -> 
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     parse_settings = ParseSettings.of_options(options, zone=zone, binary=source.format != "json")
     text_format = TextFormat.of_options(options, header=call.header)
+    if source.format in {"csv", "json"}:
+        require_spark_executors(spark, f"{source.name}: ingest of text files", "use lw.ingest, which needs no Spark")
     match source.format:
         case "csv" if source.local:
             return [

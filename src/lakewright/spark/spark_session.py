@@ -26,7 +26,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # no stubs
-from pyspark import SparkContext
+from pyspark import SparkContext, TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -391,6 +391,39 @@ def heal_workers(spark: SparkSession) -> None:
         return
     if read_setting(spark, WORKER_PYTHON) is None and read_setting(spark, "spark.pyspark.python") is None:
         spark.conf.set(WORKER_PYTHON, sys.executable)
+
+
+def has_spark_executors(spark: SparkSession) -> bool:
+    """Return whether functions over frames run on executors of Spark; a Connect server is asked by a job of one row.
+
+    Only there tasks have a context that numbers them and their attempts, rows can be shuffled to a task by its number,
+    and scans know the positions of rows in files. Other servers, such as Sail's, share the protocol of Spark Connect.
+    """
+    if not is_connect(spark):
+        return True
+    session = _identity(spark)
+    if session not in _executors_of:
+
+        def find_context(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for _ in batches:
+                yield pa.record_batch({"found": [TaskContext.get() is not None]})
+
+        # Workers that cannot run a function, such as those without pyarrow, are Spark's: its own scan needs none.
+        found = True
+        with suppress(PySparkException):
+            heal_workers(spark)
+            found = bool(map_in_arrow(spark.range(1), find_context, "found boolean").collect()[0].found)
+        _executors_of[session] = found
+    return _executors_of[session]
+
+
+_executors_of: dict[object, bool] = {}  # by session
+
+
+def require_spark_executors(spark: SparkSession, subject: str, remedy: str) -> None:
+    """Raise UnsupportedError unless functions over frames run on executors of Spark."""
+    if not has_spark_executors(spark):
+        raise UnsupportedError(f"{subject}: this server of Spark Connect is not Spark's own and lacks it: {remedy}")
 
 
 def map_in_arrow(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
+from pyspark.sql.types import StructType
 
 from lakewright.commit.table_commit import WriteResult
 from lakewright.compact.compaction_rounds import CompactResult
@@ -364,7 +365,7 @@ class SQLContext(Context[DataFrame]):
     def rows(self, table: pa.Table) -> DataFrame:
         """Return a small table as a frame."""
         if not table.num_columns:
-            return self.spark.createDataFrame([], "")
+            return self.spark.createDataFrame([], StructType([]))
         return local_frame(self.spark, table, from_arrow_schema(table.schema))
 
     def query(self, query: Fragment, args: Args) -> DataFrame:

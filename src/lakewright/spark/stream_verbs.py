@@ -28,7 +28,7 @@ from lakewright.spark.data_source import bound_format
 from lakewright.spark.frame_columns import with_table_names
 from lakewright.spark.frame_write import write_micro_batch
 from lakewright.spark.spark_features import Feature, require
-from lakewright.spark.spark_session import in_session_zone
+from lakewright.spark.spark_session import in_session_zone, require_spark_executors
 from lakewright.spark.spark_types import arrow_schema_of, spark_schema
 from lakewright.spark.stream_source import stream_read
 from lakewright.spec import argument_checks
@@ -124,6 +124,7 @@ def write_stream(  # noqa: PLR0913 - each argument is one choice of the caller
     """
     if not getattr(df, "isStreaming", False):
         raise InvalidInputError("this frame is no stream: write it with lakewright.spark.write_table(df, table)")
+    require_spark_executors(df.sparkSession, "write_stream", "use lakewright.spark.write_table with a job_id")
     writes = foreach_batch(table, checkpoint=checkpoint, mode=mode, concurrency=concurrency)
     if trigger is not None and not isinstance(trigger, Mapping):
         raise InvalidInputError(f"trigger is a mapping such as {{'availableNow': True}}, not {trigger!r}")
@@ -168,6 +169,7 @@ def read_stream(  # noqa: PLR0913 - each argument is one way to say what to read
     `options` are those of the storage, for a table that is given by its path.
     """
     require(Feature.PYTHON_SOURCE, "read_stream")
+    require_spark_executors(spark, "read_stream", "use lakewright.spark.read_table(..., incremental=...)")
     given_table = open_table(table, options) if isinstance(table, str | os.PathLike) else table
     log = type(given_table) if isinstance(given_table, AuditLog) else None
     own = in_session_zone(spark, given_table.table if isinstance(given_table, AuditLog) else given_table)

@@ -236,3 +236,25 @@ def test_abort_keeps_files_that_an_expired_snapshot_may_have_committed(
     place.table().new_batch_write_builder().new_commit().abort(messages(data))
     assert place.rows() == rows
     assert [r["v"] for r in lw.read_table(place.table(), tag="keep").to_pylist()] == [1]
+
+
+def test_a_replay_with_new_sequence_numbers_leaves_the_files_of_a_branch(tmp_path: Path) -> None:
+    """The first commit was rolled back after a branch had been made of it; the replay writes the rows anew."""
+    catalog = lw.CatalogFactory.create({"warehouse": str(tmp_path)})
+    catalog.create_database("d")
+    columns = pa.schema([pa.field("k", pa.int64(), nullable=False), ("v", pa.string())])
+    catalog.create_table("d.t", lw.Schema.from_pyarrow_schema(columns, primary_keys=["k"], options={"bucket": "1"}))
+    table = catalog.get_table("d.t")
+    lw.write_table(pa.table({"k": [1], "v": ["first"]}, schema=columns), table)
+    builder = table.new_batch_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(pa.table({"k": [1], "v": ["messages"]}, schema=columns))
+        messages = write.prepare_commit()
+        commit.commit(messages)
+    table.create_branch("b", snapshot_id=2)
+    table.rollback_to(1)
+    lw.write_table(pa.table({"k": [1], "v": ["other"]}, schema=columns), table)
+    with builder.new_commit() as again:
+        again.commit(messages)
+    assert lw.read_table(table)["v"].to_pylist() == ["messages"]
+    assert lw.read_table(catalog.get_table("d.t$branch_b"))["v"].to_pylist() == ["messages"]

@@ -157,7 +157,7 @@ class Scene:
                     target is not None
                     and named_before
                     and name in {"restore", "rollback"}
-                    and "forward" in names[:number]
+                    and not {"forward", "rollback to a tag"}.isdisjoint(names[:number])
                 ):
                     publish_state(self.table.store, target, self.table.store.snapshots.latest())
                 else:
@@ -169,7 +169,8 @@ class Scene:
         """Return what readers may see when some operations have run one after the other."""
         orders = [*permutations(names)]
         allowed = [self.after(*order) for order in orders]
-        if "forward" in names and not {"restore", "rollback"}.isdisjoint(names):
+        rewound = not {"forward", "rollback to a tag"}.isdisjoint(names)
+        if rewound and not {"restore", "rollback"}.isdisjoint(names):
             allowed += [self.after(*order, named_before=True) for order in orders]
         if {"forward", "rename a tag"} <= {*names}:  # a renamed tag may have both names
             allowed += [{**state, "main w1": state["main v1"]} for state in allowed if "main v1" in state]

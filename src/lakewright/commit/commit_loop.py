@@ -414,7 +414,7 @@ class CommitRun:
     doubts: list[UnpublishedSnapshot] = field(
         default_factory=list
     )  # drafts of unknown outcome: they may be visible, or become so
-    cause: Exception | None = None  # why the last outcome is unknown
+    cause: Exception | None = None  # why the last outcome is unknown, or that of a snapshot that is gone
     stages: StageTimer = field(default_factory=StageTimer)
     attempts: int = 0
     _checked_at: int = 0  # when the files were last seen
@@ -467,8 +467,8 @@ class CommitRun:
             match outcome:
                 case Published():
                     return draft.snapshot
-                case Unknown(is_gone=True):
-                    pass  # its metadata stays for the orphans: it was visible, and others may have read it
+                case Unknown(cause, is_gone=True):
+                    self.cause = cause  # its files stay for the orphans: it was visible, and others may have read it
                 case LostRace(winner_id):
                     self.store.snapshots.expect(winner_id)
                     self.drafts.discard(draft)
@@ -541,7 +541,8 @@ class CommitRun:
             self._take_back_if_replaced(draft)
             self._drop_lost_drafts(draft.snapshot, published=True)
             hint.result()
-            self.drafts.remove_unused_copies(draft.snapshot)
+            is_first = self.cause is None and (self.sole or self.search.is_first)
+            self.drafts.remove_unused_copies(draft.snapshot, with_originals=is_first)
         return outcome
 
     def _check_files(self, metadata: Sequence[MessageFile]) -> None:
@@ -600,7 +601,7 @@ class CommitRun:
             # job with other files, they were not, and the marker is deleted.
             ours = self.intent.once_since is None or self.search.holds(existing)
             self.drafts.discard_rest(keep_marker=ours)
-        self.drafts.remove_unused_copies(existing)
+        self.drafts.remove_unused_copies(existing, with_originals=False)
         return existing
 
     @property

@@ -107,6 +107,11 @@ class CommitSearch:
     def __post_init__(self) -> None:
         self.since = self.intent.seen if self.intent.once_since is None else self.intent.once_since
 
+    @property
+    def is_first(self) -> bool:
+        """True if no commit of the same messages was tried before this one, as far as their marker shows."""
+        return self._marked is False
+
     def skip(self, base: Snapshot | None, *, is_first: bool) -> None:
         """Take note of a base up to which the commit cannot have been published; the first time, write the marker."""
         self.since = SeenSnapshot.of(base)

@@ -172,16 +172,16 @@ class Renumbering:
         if self._made:
             self._named[snapshot_key(snapshot)] = plan.change
 
-    def remove_unused_copies(self, published: Snapshot) -> None:
-        """Delete copies that a published snapshot does not name, and originals of those that it names.
+    def remove_unused_copies(self, published: Snapshot, *, with_originals: bool) -> None:
+        """Delete copies that a published snapshot does not name, and with them originals of those that it names.
 
-        If another process published the messages, the originals are its files, and only copies are deleted.
+        Originals that an earlier commit of the messages may have named stay: a branch or tag may have that snapshot.
         """
         change = self._named.get(snapshot_key(published), Change())
         named = {e.file.file_name for e in (*change.entries, *change.changelog)}
         replaced = [e for e in (*change.entries, *change.changelog) if e.file.file_name in self._made]
         self._delete([name for name in self._made if name not in named])
-        for entry in replaced:
+        for entry in replaced if with_originals else ():
             original = with_file_name(entry.file, origin_name(entry.file.file_name))
             with suppress(OSError):
                 self.store.storage.delete(self._path(entry, original))

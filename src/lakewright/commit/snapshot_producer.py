@@ -133,10 +133,10 @@ class SnapshotProducer:
             self._renumbering.remember(snapshot, plan)
         return UnpublishedSnapshot(snapshot, plan.base, tuple(self._written), plan.change.entries)
 
-    def remove_unused_copies(self, published: Snapshot) -> None:
-        """Delete the copies of data files that a published snapshot does not name, and originals it has copies of."""
+    def remove_unused_copies(self, published: Snapshot, *, with_originals: bool) -> None:
+        """Delete the copies of data files that a published snapshot does not name, with originals it has copies of."""
         if self._renumbering is not None:
-            self._renumbering.remove_unused_copies(published)
+            self._renumbering.remove_unused_copies(published, with_originals=with_originals)
 
     def kept_files(self) -> list[MessageFile]:
         """Return the files of earlier drafts that further drafts name: metadata, and copies of data files."""

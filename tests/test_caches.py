@@ -36,6 +36,7 @@ BOUNDS = {
     "catalog/sql_database.py: _inherited": "one entry for each fork between the first process and this one",
     "cli/interrupts.py: _noted": "one entry for each Ctrl-C, emptied when the next command begins",
     "spark/native_scan.py: _scanned_tables": "_TABLES_MAX tables with _SNAPSHOTS_MAX snapshots each",
+    "spark/spark_session.py: _executors_of": "one entry for each Connect session that a program opens",
     "spark/spark_session.py: _refused": "one entry for each setting that a session refuses",
     "spark/spark_session.py: _held": "the settings that running jobs hold",
     "statements/embedded/duckdb_query.py: _OPEN": "the connections in which queries run",

@@ -111,7 +111,7 @@ def test_values_come_as_bytes_objects_or_descriptors(tmp_path: Path) -> None:
     assert [None if data is None else BlobDescriptor.deserialize(data).length for data in described] == [3, None, 0]
     same = lw.read_table(table.copy({"blob-as-descriptor": "true"})).sort_by("id")["b"].to_pylist()
     assert same == described
-    with pytest.raises(lw.InvalidInputError, match="'bytes', 'lazy' or 'descriptor'"):
+    with pytest.raises(lw.InvalidInputError, match="'bytes', 'lazy', 'descriptor'"):
         lw.read_table(table, blobs="files")  # type: ignore[arg-type]
     with pytest.raises(lw.InvalidInputError, match="only be tested for null"):
         lw.read_table(table, filter="b = X'00'")

@@ -254,9 +254,9 @@ REFUSED = TagAlreadyExistException("refused")
     [
         ([UNSENT], False, "unsent"),
         ([REFUSED], True, "refused"),
-        ([LOST, LOST], False, "nobody can say"),
-        ([LOST, UNSENT], False, "nobody can say"),  # the first request may still be carried out
-        ([LOST, UNSENT], UNSENT, "nobody can say"),
+        ([LOST, LOST], False, "it is unknown"),
+        ([LOST, UNSENT], False, "it is unknown"),  # the first request may still be carried out
+        ([LOST, UNSENT], UNSENT, "it is unknown"),
         ([LOST, REFUSED], False, "refused"),  # not by what this call made
         ([LOST], True, None),
         ([LOST, None], False, None),

@@ -94,13 +94,13 @@ def _write_vectors(
     if not older:
         plan = replace(FilePlan.of_vectors(job.store.schema, fields), file_bytes_max=_UNBOUNDED)
         rows = _new_rows(job, change, fields, schemas, range(group.row_count))
-        return [replace(_written(output, plan, rows), first_row_id=first)]
+        return [replace(_write_rows(output, plan, rows), first_row_id=first)]
     written = []
     covered: dict[int, NDArray[np.bool_]] = {number: np.zeros(group.row_count, dtype=np.bool_) for number in ids}
     for file in older:
         start = (file.first_row_id or 0) - first
         if start < 0 or start + file.row_count > group.row_count:
-            raise _unsupported(job, fields, f"{file.file_name} has columns of rows of several files")
+            raise _vector_update_error(job, fields, f"{file.file_name} has columns of rows of several files")
         for number in ids & _ids(schemas, file):
             covered[number][start : start + file.row_count] = True
         low, high = np.searchsorted(change.updated, (start, start + file.row_count))
@@ -110,14 +110,14 @@ def _write_vectors(
         plan = FilePlan.of_vectors(job.store.schema, stored, file_format_of(file.file_name))
         plan = replace(plan, schema_id=file.schema_id, file_bytes_max=_UNBOUNDED)
         rows = _new_rows(job, change, stored, schemas, range(start, start + file.row_count))
-        new = replace(_written(output, plan, rows), first_row_id=file.first_row_id)
+        new = replace(_write_rows(output, plan, rows), first_row_id=file.first_row_id)
         written.append(_visible(job, older, new))
     if not all(mask[change.updated].all() for mask in covered.values()):
-        raise _unsupported(job, fields, "some of the rows have no file with them yet")
+        raise _vector_update_error(job, fields, "some of the rows have no file with them yet")
     return written
 
 
-def _unsupported(job: ChangeJob, fields: Sequence[DataField], reason: str) -> UnsupportedError:
+def _vector_update_error(job: ChangeJob, fields: Sequence[DataField], reason: str) -> UnsupportedError:
     return UnsupportedError(
         f"{job.store.name}: the VECTOR column {fields[0].name!r} cannot be updated, because {reason}; delete the rows "
         "and write them again",
@@ -150,7 +150,7 @@ def _new_rows(
         yield pa.Table.from_arrays(columns, schema=schema)
 
 
-def _written(output: BucketOutput, plan: FilePlan, rows: Iterator[pa.Table]) -> DataFile:
+def _write_rows(output: BucketOutput, plan: FilePlan, rows: Iterator[pa.Table]) -> DataFile:
     sink = output.open(plan)
     for table in rows:
         sink.write(table)

@@ -293,7 +293,7 @@ def fetch_blobs(column: pa.Array, storages: BlobStorages, bytes_max: int) -> Ite
     sizes = value_sizes(places, storages)
     start = 0
     for stop in _cuts(sizes, bytes_max):
-        yield stop - start, _fetched(places, sizes, range(start, stop), storages)
+        yield stop - start, _fetch_rows(places, sizes, range(start, stop), storages)
         start = stop
 
 
@@ -311,7 +311,7 @@ def _cuts(sizes: NDArray[np.int64], bytes_max: int) -> list[int]:
     return cuts
 
 
-def _fetched(places: DescriptorColumn, sizes: NDArray[np.int64], rows: range, storages: BlobStorages) -> pa.Array:
+def _fetch_rows(places: DescriptorColumn, sizes: NDArray[np.int64], rows: range, storages: BlobStorages) -> pa.Array:
     chosen = np.arange(rows.start, rows.stop)[places.uri_of[rows.start : rows.stop] >= 0]
     order = chosen[np.lexsort((places.offsets[chosen], places.uri_of[chosen]))]
     ranges = list(_ranges(places, sizes, order))

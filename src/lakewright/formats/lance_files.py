@@ -60,9 +60,9 @@ class LanceFileReader:
         self._path = path
         self._schema = to_arrow_schema(fields)
         self._check_version(size)
-        self._copy = None if isinstance(source, pa.OSFile) and Path(path).is_file() else _copied(source)
+        self._copy = None if isinstance(source, pa.OSFile) and Path(path).is_file() else _copy_to_temporary(source)
         local = str(Path(path if self._copy is None else self._copy.name).absolute())
-        with self._translated():
+        with self._translate_errors():
             metadata = _LanceReader(local).metadata()
             self._names: tuple[str, ...] = tuple(metadata.schema.names)
             self._row_count = int(metadata.num_rows)
@@ -99,11 +99,11 @@ class LanceFileReader:
             return
         if start >= stop:
             return
-        with self._translated():
+        with self._translate_errors():
             found = iter(self._file.read_range(start, stop - start, batch_size=step).to_batches())
         position = start
         while True:
-            with self._translated():
+            with self._translate_errors():
                 batch = next(found, None)
                 if batch is None:
                     break
@@ -143,7 +143,7 @@ class LanceFileReader:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn what pylance raises for damage into a `CorruptTableError`."""
         with translate_decode_errors(self._path):
             try:
@@ -152,7 +152,7 @@ class LanceFileReader:
                 raise corrupt_file_error(self._path, str(error)) from error
 
 
-def _copied(source: Input) -> IO[bytes]:
+def _copy_to_temporary(source: Input) -> IO[bytes]:
     """Return a temporary file with the bytes of another, which is removed when it is closed."""
     copy = tempfile.NamedTemporaryFile(prefix="lakewright-", suffix=".lance")  # noqa: SIM115 - the reader closes it
     source.seek(0)

@@ -84,7 +84,7 @@ def variant_get(
         raise InvalidInputError("variant_get takes the Arrow type of the result: pa.int64()", argument="data_type")
     rows, nodes = decode_variants(_as_column(column))
     found, inner = find_values(nodes, parse_path(path))
-    return combine([(rows[found], _typed(inner, data_type, path))], len(column))
+    return combine([(rows[found], _cast_nodes(inner, data_type, path))], len(column))
 
 
 def variant_to_pylist(column: Any, fields: Sequence[str]) -> list[dict[str, object] | None]:  # noqa: ANN401 - as above
@@ -115,7 +115,7 @@ def _as_column(column: Any) -> pa.StructArray:  # noqa: ANN401 - as above
     return array
 
 
-def _typed(nodes: VariantNodes, data_type: pa.DataType, path: str) -> pa.Array:
+def _cast_nodes(nodes: VariantNodes, data_type: pa.DataType, path: str) -> pa.Array:
     parts = [(np.zeros(0, np.int64), pa.array([], data_type))]
     if np.any(nodes.kinds >= OBJECT):
         raise _other_type(path, data_type)

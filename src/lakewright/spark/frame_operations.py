@@ -191,7 +191,7 @@ def union_all(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 @contextmanager
-def persisted(frame: DataFrame) -> Iterator[DataFrame | None]:
+def persist_frame(frame: DataFrame) -> Iterator[DataFrame | None]:
     """Persist a frame for the time of a block; None where the session refuses that."""
     try:
         kept = frame.persist()

@@ -108,7 +108,7 @@ class InstalledContext(SQLContext):
             with self.with_frames(given):
                 if statement is None:
                     return self._create_in_spark(placed, checked_args(args))
-                return self._routed(statement, checked_args(args), is_changed=placed != text)
+                return self._route_statement(statement, checked_args(args), is_changed=placed != text)
 
     def _with_values(self, text: str, values: Mapping[str, Any]) -> tuple[str, dict[str, DataFrame]]:
         """Return text in which values by keyword are written, and frames by the names they have there."""
@@ -124,7 +124,7 @@ class InstalledContext(SQLContext):
             text = formatter.format(text, **others)
         return text, frames
 
-    def _routed(self, statement: Statement, args: Args, *, is_changed: bool) -> DataFrame | None:
+    def _route_statement(self, statement: Statement, args: Args, *, is_changed: bool) -> DataFrame | None:
         match statement:
             case Query():
                 bound = bind(self, self, [statement.text], args)

@@ -132,7 +132,7 @@ def _wrap_classes(spark: SparkSession) -> None:
     def each(owner: Any, session: Call, calls: Mapping[str, Call]) -> None:
         for name, route in calls.items():
             if hasattr(owner, name):
-                _replace(owner, name, _routed(getattr(owner, name), session, route))
+                _replace(owner, name, _route_call(getattr(owner, name), session, route))
 
     each(type(spark), lambda self: self, {"sql": _sql, "table": _table})
     each(type(spark.catalog), _session_of_catalog, CATALOG_CALLS)
@@ -167,12 +167,12 @@ def _wrap_expressions(spark: SparkSession, frames: Any) -> None:
     if is_connect(spark):
         expression: Any = import_name("pyspark.sql.connect.expressions", "SQLExpression")
 
-        def made(self: Any, text: str) -> None:
+        def check_and_init(self: Any, text: str) -> None:
             _check_text(SparkSession.getActiveSession() or spark, text)
             init(self, text)
 
         init = expression.__init__
-        _replace(expression, "__init__", functools.wraps(init)(made))
+        _replace(expression, "__init__", functools.wraps(init)(check_and_init))
         return
     for name in ("where", "filter", "selectExpr"):
         _replace(frames, name, _checking(getattr(frames, name)))
@@ -196,7 +196,7 @@ def _replace(owner: Any, name: str, value: object) -> None:
     setattr(owner, name, value)
 
 
-def _routed(original: Call, session: Call, route: Call) -> Call:
+def _route_call(original: Call, session: Call, route: Call) -> Call:
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         context = None if is_own_call() else _context_of(session(self))

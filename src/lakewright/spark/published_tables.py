@@ -92,7 +92,7 @@ def published_source(name: str, fixed: Mapping[str, str]) -> type[LakewrightSour
             return name
 
         def reader(self, schema: sql.StructType) -> DataSourceReader:
-            _check_columns(_described(self.schema()), _described(schema), fixed["table"])
+            _check_columns(_column_texts(self.schema()), _column_texts(schema), fixed["table"])
             return super().reader(schema)
 
         def writer(self, schema: sql.StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
@@ -102,7 +102,7 @@ def published_source(name: str, fixed: Mapping[str, str]) -> type[LakewrightSour
     return Published
 
 
-def _described(schema: sql.StructType) -> list[str]:
+def _column_texts(schema: sql.StructType) -> list[str]:
     return [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
 
 

@@ -71,7 +71,7 @@ from lakewright.spark.bucket_shuffle import (
 )
 from lakewright.spark.column_filters import is_exact, to_column, translate_predicate
 from lakewright.spark.core_scan import over_shares
-from lakewright.spark.frame_operations import from_arrow, persisted, repartition_by_task, split_runs, to_arrow
+from lakewright.spark.frame_operations import from_arrow, persist_frame, repartition_by_task, split_runs, to_arrow
 from lakewright.spark.native_scan import native_scan, native_splits
 from lakewright.spark.spark_engine import SparkEngine, SparkWork, parallelism, size_of
 from lakewright.spark.spark_session import has_spark_executors
@@ -356,7 +356,7 @@ class MergeSides:
         if not is_much_smaller(self.bytes, target_bytes):
             yield self
             return
-        with persisted(self.source) as kept:
+        with persist_frame(self.source) as kept:
             yield self if kept is None else replace(self, source=kept, is_persisted=True)
 
     def pruning(self) -> Predicate:

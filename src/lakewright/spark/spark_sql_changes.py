@@ -27,7 +27,7 @@ from lakewright.dml.row_changes import PreparedChange, change_method
 from lakewright.errors import SQLSyntaxError
 from lakewright.metadata.table_store import TableStore
 from lakewright.read.data_split import DataSplit
-from lakewright.spark.frame_operations import condition_of, persisted, sql_over
+from lakewright.spark.frame_operations import condition_of, persist_frame, sql_over
 from lakewright.spark.frame_read import frame_of
 from lakewright.spark.row_matching import (
     BROADCAST_BYTES_MAX,
@@ -194,7 +194,7 @@ class SourceFrame:
         if not is_much_smaller(self.bytes, target_bytes):
             yield self
             return
-        with persisted(self.frame) as kept:
+        with persist_frame(self.frame) as kept:
             yield self if kept is None else replace(self, frame=kept, is_persisted=True)
 
     def keys(self, plan: ChangeQuery) -> tuple[DataFrame, list[tuple[DataField, str]]]:

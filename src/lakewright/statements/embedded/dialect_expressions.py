@@ -186,7 +186,7 @@ def interval(binder: Binder, node: exp.Interval) -> TypedSql:
     """Return an interval, which is of years and months, or of days and times."""
     written, unit = node.this, node.args.get("unit")
     if not isinstance(written, exp.Literal):
-        raise binder.unsupported(
+        raise binder.unsupported_error(
             node, "an interval of a calculated length does not run here: use make_interval on Spark"
         )
     content = written.name.strip()
@@ -200,7 +200,9 @@ def interval(binder: Binder, node: exp.Interval) -> TypedSql:
         raise InvalidInputError(f"{node.sql('spark')} is no interval")
     months, days, micros = parts
     if months and (days or micros):
-        raise binder.unsupported(node, "an interval of months and days together does not run here: add them one by one")
+        raise binder.unsupported_error(
+            node, "an interval of months and days together does not run here: add them one by one"
+        )
     name = f"INTERVAL '{content}'" + (f" {unit.sql('spark').upper()}" if unit is not None else "")
     if months:
         return TypedSql(f"to_months({months})", dialect_values.YEAR_MONTH, name)
@@ -323,7 +325,7 @@ class Expressions:
         """Return the value of an expression."""
         bind = _BINDERS.get(type(node))
         if bind is None:
-            raise self.unsupported(node, f"the expression {node.sql('spark')} is not known here")
+            raise self.unsupported_error(node, f"the expression {node.sql('spark')} is not known here")
         try:
             return bind(self, node)
         except LakewrightError as error:
@@ -335,7 +337,7 @@ class Expressions:
             return error
         return self.env.fragment.error(error.message, place_of(node), type(error), **error.facts)
 
-    def unsupported(self, node: exp.Expr, message: str) -> UnsupportedError:
+    def unsupported_error(self, node: exp.Expr, message: str) -> UnsupportedError:
         """Return the error for something that does not run in this process."""
         return self.env.fragment.error(message, place_of(node), UnsupportedError)
 
@@ -447,7 +449,7 @@ class Expressions:
         """Return whether two values are equal, less, greater."""
         sign = _COMPARISONS[type(node)]
         if isinstance(node.expression, exp.Any | exp.All):
-            raise self.unsupported(node, "comparisons with ANY or ALL do not run here")
+            raise self.unsupported_error(node, "comparisons with ANY or ALL do not run here")
         return self._compare(sign, self.bind(node.this), self.bind(node.expression))
 
     def _compare(self, sign: str, left: TypedSql, right: TypedSql) -> TypedSql:
@@ -520,7 +522,7 @@ class Expressions:
         value = self.bind(node.this)
         word = "NULL" if isinstance(node.expression, exp.Null) else node.expression.sql().upper()
         if word not in {"NULL", "TRUE", "FALSE"}:
-            raise self.unsupported(node, f"IS {word} is not known here")
+            raise self.unsupported_error(node, f"IS {word} is not known here")
         return TypedSql(f"({value.sql} IS {word})", BOOLEAN, f"({value.name} IS {word})")
 
     def between(self, node: exp.Between) -> TypedSql:
@@ -598,7 +600,7 @@ class Expressions:
     def exists(self, node: exp.Exists) -> TypedSql:
         """Return EXISTS."""
         if not isinstance(node.this, exp.Query):
-            raise self.unsupported(node, "exists with a lambda does not run here")
+            raise self.unsupported_error(node, "exists with a lambda does not run here")
         sql, _ = self.subquery(node.this, self.scope)
         return TypedSql(f"EXISTS ({sql})", BOOLEAN, "exists()")
 
@@ -617,7 +619,7 @@ class Expressions:
             negated = bool(node.args.get("negate"))
         word = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
         if isinstance(node.expression, exp.Any | exp.All):
-            raise self.unsupported(node, f"{word} ANY and {word} ALL do not run here")
+            raise self.unsupported_error(node, f"{word} ANY and {word} ALL do not run here")
         left, right = (self.cast(self.bind(one), STRING) for one in (node.this, node.expression))
         name = f"{left.name} {word} {right.name}"
         sql = f"({left.sql} {word} {right.sql} ESCAPE {text_literal(escape)})"
@@ -691,7 +693,7 @@ class Expressions:
         value, path = self.bind(node.this), node.expression
         steps = path.expressions[1:] if isinstance(path, exp.JSONPath) else [path]
         if not all(isinstance(step, exp.JSONPathKey | exp.JSONPathSubscript) for step in steps):
-            raise self.unsupported(node, "a path into a variant has keys and positions, such as v:a.b[0]")
+            raise self.unsupported_error(node, "a path into a variant has keys and positions, such as v:a.b[0]")
         text = "$" + "".join(f"[{step.this}]" if isinstance(step.this, int) else f"['{step.this}']" for step in steps)
         found = self.env.scalar["variant_get"](self, [value, TypedSql("", STRING, text, literal=text)])
         return found.with_name(f"variant_get({value.name}, {text})")
@@ -699,7 +701,7 @@ class Expressions:
     def array(self, node: exp.Array) -> TypedSql:
         """Return an array of values."""
         if "value_constructor" in node.args:  # `array[0]`, which is read as another thing than a column
-            raise self.unsupported(node, "a column called array takes backticks here: `array`[0]")
+            raise self.unsupported_error(node, "a column called array takes backticks here: `array`[0]")
         return self.call("array", list(node.expressions), node)
 
     # ---- functions
@@ -715,7 +717,7 @@ class Expressions:
         if name not in self.env.scalar:
             known = [*self.env.scalar, *self.env.aggregates]
             near = ", ".join(get_close_matches(name, known, n=4, cutoff=0.5))
-            raise self.unsupported(
+            raise self.unsupported_error(
                 node, f"the function {name} is not among those checked here" + f"; near are {near}" * bool(near)
             )
         values = [self.argument(one) for one in arguments]
@@ -771,7 +773,7 @@ class Expressions:
         if name in {"listagg", "string_agg"}:
             return self._bind_aggregate(call, AggregateCall(order=f" ORDER BY {self.bind_order_item(ordered)[0]}"))
         if name != "percentile_cont" or ordered.args.get("desc"):
-            raise self.unsupported(node, f"{name} WITHIN GROUP does not run here")
+            raise self.unsupported_error(node, f"{name} WITHIN GROUP does not run here")
         return self._aggregate("percentile", [ordered.this, *call.expressions], AggregateCall())
 
     def _bind_aggregate(self, node: exp.Expr, how: AggregateCall) -> TypedSql:
@@ -780,7 +782,7 @@ class Expressions:
         if isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
             return self._bind_aggregate(node.this, replace(how, ignore_nulls=isinstance(node, exp.IgnoreNulls)))
         if not isinstance(node, exp.Anonymous):
-            raise self.unsupported(node, f"{node.sql('spark')} is no aggregate function")
+            raise self.unsupported_error(node, f"{node.sql('spark')} is no aggregate function")
         return self.call(node.name.lower(), list(node.expressions), node, how)
 
     # ---- windows and orders

@@ -46,7 +46,7 @@ def is_generator(node: exp.Expr) -> bool:
 def bind_generator(binder: Binder, call: exp.Expr) -> tuple[str, list[ScopedColumn], bool]:
     """Return the query of a generator, its columns, and whether a row without elements gives one row of nulls."""
     if not is_generator(call):
-        raise binder.unsupported(call, f"{call.sql('spark')} makes no rows here; {', '.join(sorted(_NAMES))} do")
+        raise binder.unsupported_error(call, f"{call.sql('spark')} makes no rows here; {', '.join(sorted(_NAMES))} do")
     name = call.name.lower()
     value = binder.bind(call.expressions[0])
     kind, columns = value.type, []
@@ -83,7 +83,7 @@ def table_function(binder: Binder, call: exp.Anonymous) -> Bound:
     if is_generator(call):
         sql, columns, _ = bind_generator(binder, call)
         return Bound(sql, columns)
-    raise binder.unsupported(call, f"the table function {call.name} does not run here; range and explode do")
+    raise binder.unsupported_error(call, f"the table function {call.name} does not run here; range and explode do")
 
 
 # ---- Queries ---------------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class Queries:
         """Return a name that no other relation of the statement has."""
         return f"r{next(self.aliases)}"
 
-    def unsupported(self, node: exp.Expr, message: str) -> UnsupportedError:
+    def unsupported_error(self, node: exp.Expr, message: str) -> UnsupportedError:
         """Return the error for something that does not run in this process."""
         return self.env.fragment.error(message, place_of(node), UnsupportedError)
 
@@ -148,7 +148,7 @@ class Queries:
         """Return a query."""
         for key, value in node.args.items():
             if value and key not in _CLAUSES:
-                raise self.unsupported(
+                raise self.unsupported_error(
                     node, f"{key.rstrip('_').upper().replace('_', ' ')} in a query does not run here"
                 )
         if (with_ := node.args.get("with_")) is not None:
@@ -164,11 +164,11 @@ class Queries:
                 return self._values(node, outer)
             case exp.Table():
                 return self.query(exp.select("*").from_(node), outer)
-        raise self.unsupported(node, "this is no query that runs here")
+        raise self.unsupported_error(node, "this is no query that runs here")
 
     def _with(self, node: exp.Expr, with_: exp.Expr, outer: QueryScope | None) -> Bound:
         if with_.args.get("recursive"):
-            raise self.unsupported(node, "WITH RECURSIVE does not run here")
+            raise self.unsupported_error(node, "WITH RECURSIVE does not run here")
         inner, parts = self, []
         for cte in with_.expressions:
             bound = inner.query(cte.this, outer)
@@ -237,7 +237,7 @@ class Queries:
     def _set_operation(self, node: exp.SetOperation, outer: QueryScope | None) -> Bound:
         left, right = self.query(node.this, outer), self.query(node.expression, outer)
         if node.args.get("by_name"):
-            raise self.unsupported(node, "UNION BY NAME does not run here")
+            raise self.unsupported_error(node, "UNION BY NAME does not run here")
         if len(left.columns) != len(right.columns):
             counts = f"{len(left.columns)} and {len(right.columns)}"
             raise self.wrong(node, f"both sides must have the same number of columns, not {counts}")
@@ -317,7 +317,7 @@ class _Block:
         chosen = ", ".join(f'{value.sql} AS "c{n}"' for n, value in enumerate(self.items))
         distinct = args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
-            raise self.queries.unsupported(node, "DISTINCT ON does not run here")
+            raise self.queries.unsupported_error(node, "DISTINCT ON does not run here")
         sql = f"SELECT {'DISTINCT ' if distinct is not None else ''}{chosen}{self.from_}{where}{group}{having}{tail}"
         return Bound(sql, columns)
 
@@ -340,7 +340,7 @@ class _Block:
         names = [one.name for one in given.args.get("columns") or []] if given is not None else []
         for clause in ("sample", "pivots", "match_recognize"):
             if node.args.get(clause):
-                raise self.queries.unsupported(node, f"{clause.upper()} does not run here")
+                raise self.queries.unsupported_error(node, f"{clause.upper()} does not run here")
         match node:
             case exp.Table() if isinstance(node.this, exp.Anonymous):
                 bound = table_function(self.queries.expressions(QueryScope()), node.this)
@@ -378,7 +378,7 @@ class _Block:
         sql, right = self._item(join.this)
         word = _JOINED.get(kind if kind in {"SEMI", "ANTI"} else side)
         if word is None:
-            raise self.queries.unsupported(join, f"{side} {kind} JOIN does not run here")
+            raise self.queries.unsupported_error(join, f"{side} {kind} JOIN does not run here")
         left = QueryScope(
             self.scope.outer, list(self.scope.relations), dict(self.scope.merged), list(self.scope.hidden)
         )
@@ -441,7 +441,9 @@ class _Block:
                 out.append(item)
                 continue
             if self.node.args.get("group") is not None:
-                raise self.queries.unsupported(item, "explode beside GROUP BY does not run here: explode in a subquery")
+                raise self.queries.unsupported_error(
+                    item, "explode beside GROUP BY does not run here: explode in a subquery"
+                )
             names = [one.name for one in item.expressions] if isinstance(item, exp.Aliases) else []
             names = [item.alias] if isinstance(item, exp.Alias) else names
             alias = exp.TableAlias(columns=[exp.to_identifier(name) for name in names])
@@ -486,7 +488,7 @@ class _Block:
 
     def _star(self, star: exp.Expr, columns: Sequence[ScopedColumn]) -> list[TypedSql]:
         if star.args.get("replace") or star.args.get("rename"):
-            raise self.queries.unsupported(star, "* REPLACE and * RENAME do not run here")
+            raise self.queries.unsupported_error(star, "* REPLACE and * RENAME do not run here")
         left_out = {one.name.lower() for one in star.args.get("except_") or star.args.get("except") or []}
         missing = left_out - {column.name.lower() for column in columns}
         if missing:

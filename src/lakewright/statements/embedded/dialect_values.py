@@ -383,7 +383,7 @@ class Binder(Protocol):
     def named_type(self, text: str) -> pa.DataType:
         """Return the type that a text names."""
 
-    def unsupported(self, node: exp.Expr, message: str) -> UnsupportedError:
+    def unsupported_error(self, node: exp.Expr, message: str) -> UnsupportedError:
         """Return the error for something that does not run in this process."""
 
     def lambda_body(self, node: exp.Lambda, *kinds: pa.DataType) -> tuple[str, TypedSql]:

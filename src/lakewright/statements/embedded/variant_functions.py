@@ -65,12 +65,12 @@ def _get(name: str, *, safe: bool) -> Function:
         value = _check_variant(name, values[0])
         path = parse_path(literal_text(name, values[1], "the path"))
         kind = binder.named_type(literal_text(name, values[2], "the type")) if len(values) > 2 else VARIANT  # noqa: PLR2004 - the third argument
-        return extracted(binder, value, path, kind, spark_name(name, values), safe=safe)
+        return extract_path(binder, value, path, kind, spark_name(name, values), safe=safe)
 
     return function
 
 
-def extracted(
+def extract_path(
     binder: Binder, value: TypedSql, path: tuple[str | int, ...], kind: pa.DataType, shown: str, *, safe: bool
 ) -> TypedSql:
     """Return what is at a path of a VARIANT, as some type."""

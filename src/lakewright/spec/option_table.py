@@ -220,7 +220,7 @@ warned: table.compact() is refused, because merging files would undo the order t
 table.compact(order_by=...) or another engine sorts them
     clustering.incremental=false
 
-harmless: expiry after a commit runs on a thread of its own, and removes no empty directories, which are never read
+harmless: expiry after a commit runs in the call that commits, and removes no empty directories, which are never read
     snapshot.expire.execution-mode snapshot.clean-empty-directories
 
 harmless: only for a class of Java, in place of which a function is given, for formats that are always strict here,

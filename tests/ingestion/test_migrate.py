@@ -115,7 +115,7 @@ def test_files_that_cannot_be_one_table_are_refused_before_anything_moves(catalo
         ("junk", lambda: (source / "b").write_bytes(b"id,n\n"), r"/b is no data file"),
         ("empty", (source / "b").touch, r"/b is empty"),
         ("cut", lambda: (source / "b").write_bytes(b"PAR1 and then"), r"/b is not a whole parquet file"),
-        ("parts", lambda: write_parquet(pa.table({"n": [1]}), source / "p=1/b"), "lies in partitions by p"),
+        ("parts", lambda: write_parquet(pa.table({"n": [1]}), source / "p=1/b"), "is in partitions by p"),
         (
             "unsigned",
             lambda: write_parquet(pa.table({"n": pa.array([1], pa.uint8()), "m": pa.nulls(1)}), source / "b"),

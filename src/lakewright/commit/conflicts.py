@@ -438,10 +438,10 @@ def touched_rows(
     }
     deleted_in = (range_of(e.file) for e in live if e.file.file_name in grown)
     out += [(rows, read_ids) for rows in deleted_in if rows is not None]
-    return TouchedRows(_joined(out), next_row_id)
+    return TouchedRows(_join_ranges(out), next_row_id)
 
 
-def _joined(
+def _join_ranges(
     pairs: Iterable[tuple[Range, frozenset[int] | None]],
 ) -> tuple[tuple[Range, frozenset[int] | None], ...]:
     """Return ranges in order. Those that overlap but differ become one: a VECTOR file may have a part of a group."""

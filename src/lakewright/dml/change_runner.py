@@ -408,12 +408,12 @@ def _messages(job: ChangeJob, applied: AppliedChanges) -> list[CommitMessage]:
 def _verify(job: ChangeJob, answers: TaskResults) -> ChangeResults:
     """Return the results of all tasks."""
     results = answers.results
-    applied = tuple(_applied(job, result) for result in results)
+    applied = tuple(_to_applied_changes(job, result) for result in results)
     messages = [message for some in applied for message in _messages(job, some)]
     return ChangeResults(messages, applied, sum(result.counts[2] for result in results))
 
 
-def _applied(job: ChangeJob, result: TaskResult) -> AppliedChanges:
+def _to_applied_changes(job: ChangeJob, result: TaskResult) -> AppliedChanges:
     """Return what a task changed; the vectors of removed files are removed too."""
     deleted, updated, _ = result.counts
     plain = tuple(message for message in result.messages if not message.new_index_files)

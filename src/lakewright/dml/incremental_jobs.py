@@ -170,7 +170,7 @@ def _find_progress(job: IncrementalJob) -> tuple[Snapshot | None, _Progress | No
     return found.newest, None
 
 
-def _processed(job: IncrementalJob, progress: _Progress) -> Snapshot:
+def _find_processed_snapshot(job: IncrementalJob, progress: _Progress) -> Snapshot:
     """Return the snapshot of the source up to which a job has come."""
     if progress.source != job.source.identity:
         raise job.lost("its last run read another table, or the source was dropped and created again")
@@ -268,7 +268,7 @@ def run_incremental_job(
     before = None
     if not full_refresh:
         base, progress = _find_progress(job)
-        before = None if progress is None else _processed(job, progress)
+        before = None if progress is None else _find_processed_snapshot(job, progress)
     elif _check_only_ours(job, base) is None:
         raise InvalidInputError(
             f"{job.target.name}: others have written into this table too, and a full refresh of the job "

@@ -40,7 +40,7 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     if kinds.is_dictionary(array.type):
         return conform(array.dictionary_decode(), target, missing)
     if is_variant(target) and is_shredded(array.type):
-        return _shredded(array)
+        return _rebuild_shredded(array)
     if kinds.is_struct(target):
         return _struct(array, target, missing)
     if kinds.is_map(target):
@@ -52,7 +52,7 @@ def conform(array: pa.Array, target: pa.DataType, missing: Missing) -> pa.Array:
     return _leaf(array, target)
 
 
-def _shredded(array: pa.StructArray) -> pa.StructArray:
+def _rebuild_shredded(array: pa.StructArray) -> pa.StructArray:
     try:
         return rebuild_variants(array)
     except CorruptTableError as error:

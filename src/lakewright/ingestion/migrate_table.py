@@ -101,7 +101,7 @@ def list_files(storage: Storage, directory: str) -> DirectoryListing:
     for file in found:
         if tuple(file.values) != keys:
             raise InvalidInputError(
-                f"{file.path} lies in partitions by {_format_keys(tuple(file.values))}, and {found[0].path} by "
+                f"{file.path} is in partitions by {_format_keys(tuple(file.values))}, and {found[0].path} by "
                 f"{_format_keys(keys)}: move one kind into a directory of its own",
                 path=file.path,
             )

@@ -682,7 +682,7 @@ _METHODS = {  # where the name of the method does not follow from that of the at
 }
 
 
-def _declared(option: option_values.ConfigOption[Any]) -> ConfigOption:
+def _to_config_option(option: option_values.ConfigOption[Any]) -> ConfigOption:
     """Return an option of `TableOptions` with the type that pypaimon gives it."""
     value: Any = option.default
     match option.kind.type_name:
@@ -720,7 +720,7 @@ def _method(option: ConfigOption) -> Callable[..., Any]:
     return value_of
 
 
-_OPTIONS = {option.key(): option for option in map(_declared, core_table_options.KNOWN_OPTIONS)}
+_OPTIONS = {option.key(): option for option in map(_to_config_option, core_table_options.KNOWN_OPTIONS)}
 _OPTIONS |= {option.key(): option for option in map(_option, OPTION_TABLE.strip().splitlines())}
 for _key, _one in _OPTIONS.items():
     _name = _NAMES.get(_key) or _key.replace(".", "_").replace("-", "_").upper()

@@ -1,4 +1,4 @@
-"""Columns of rows that have row ids: which file of a group holds a column, and the columns side by side.
+"""Columns of rows that have row ids: which file of a group holds a column, and the columns put together.
 
 Columns of normal files and of VECTOR files are taken from the newest file that holds them, for each row; those of BLOB
 files by the rule of `blob_columns`.

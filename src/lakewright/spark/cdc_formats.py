@@ -96,7 +96,7 @@ def _json_map(text: str) -> str:
     return f"from_json({text}, '{JSON_MAP}')"
 
 
-def _selected(frame: DataFrame, **columns: str) -> DataFrame:
+def _select_columns(frame: DataFrame, **columns: str) -> DataFrame:
     """Return a frame with what it keeps of its records, and the event that SQL describes."""
     columns = {"at": "0", **columns}
     return frame.selectExpr(*RECORD, *(f"{columns.get(name, 'NULL')} AS {name}" for name in EVENT))
@@ -117,7 +117,7 @@ def _decoded_by(function: Decode) -> Decode:
                 "the records, source, operation ('upsert', 'delete' or null), and key, before and after as JSON objects"
             )
         known = f"operation IS NULL OR operation IN ('{UPSERT}', '{DELETE}')"
-        return _selected(
+        return _select_columns(
             events.where("operation IS NOT NULL"),
             source="cast(source AS STRING)",
             operation=f"CASE WHEN {known} THEN cast(operation AS STRING) END",
@@ -156,7 +156,7 @@ def _decode_debezium(records: DataFrame) -> DataFrame:
     frame = frame.where(f"_map IS NULL OR NOT coalesce({other}, false)")
     row = "coalesce(_map['after'], _map['before'])"
     wrapped_key, key = "map_contains_key(_key, 'payload') AND map_contains_key(_key, 'schema')", "_key['payload']"
-    return _selected(
+    return _select_columns(
         frame,
         source="concat_ws('.', coalesce(_source['schema'], _source['db']), _source['table'])",
         operation=f"CASE WHEN {is_change} THEN CASE _map['op'] WHEN 'd' THEN '{DELETE}' ELSE '{UPSERT}' END END",
@@ -274,7 +274,7 @@ def _decode_canal(records: DataFrame) -> DataFrame:
     frame = frame.withColumn("_after", F.expr(_json_map("_row")))
     keys = f"from_json(_map['pkNames'], '{JSON_ARRAY}')"
     is_change = f"{kind} IN ('INSERT', 'UPDATE', 'DELETE')"
-    return _selected(
+    return _select_columns(
         frame,
         at="coalesce(_at, 0)",
         source="concat_ws('.', _map['database'], _map['table'])",
@@ -361,7 +361,7 @@ def _decode_maxwell(records: DataFrame) -> DataFrame:
     names = f"from_json(_map['primary_key_columns'], '{JSON_ARRAY}')"
     named = f"map_filter(_after, (k, v) -> array_contains({names}, k))"
     of_record = "transform_keys(map_filter(_key, (k, v) -> startswith(k, 'pk.')), (k, v) -> substr(k, 4))"
-    return _selected(
+    return _select_columns(
         frame,
         source="concat_ws('.', _map['database'], _map['table'])",
         operation=f"CASE WHEN {is_change} THEN CASE _map['type'] WHEN 'delete' THEN '{DELETE}' ELSE '{UPSERT}' END END",

@@ -474,7 +474,7 @@ class CapturedBatches:
         has_time = _has_time(spark)
         with _kept(self._events(df)) as events:
             facts = collect_facts(events, self.kind, has_time=has_time)
-            plans = [self._planned(name, of, has_time) for name, of in sorted(self._by_table(facts).items())]
+            plans = [self._plan_table(name, of, has_time) for name, of in sorted(self._by_table(facts).items())]
             self._write_letters(events, plans, batch_id)
             for plan in plans:
                 if plan.table is not None:
@@ -512,7 +512,7 @@ class CapturedBatches:
 
     # Tables.
 
-    def _planned(self, name: str, sources: Mapping[str, SourceFacts], has_time: bool) -> TablePlan:  # noqa: FBT001
+    def _plan_table(self, name: str, sources: Mapping[str, SourceFacts], has_time: bool) -> TablePlan:  # noqa: FBT001
         """Return what becomes of the events of a table, which is created or gets the columns that it lacks."""
         facts = SourceFacts()
         for of in sources.values():
@@ -527,16 +527,16 @@ class CapturedBatches:
             is_total_order=self.order == _OFFSET,
         )
         try:
-            table = self._opened(name, facts)
+            table = self._open_table(name, facts)
             check_captures(table, marks_deletes=self.marks_deletes)
         except _REFUSALS as error:
             return replace(plan, problem=str(error))
-        table, refused = self._evolved(table, facts.seen) if self.evolves else (table, {})
+        table, refused = self._evolve_table(table, facts.seen) if self.evolves else (table, {})
         if not has_time:
             refused |= {f.name: _NO_TIME for f in table.fields if time_as_text(f.type) != f.type}
         return replace(plan, table=table, refused=refused)
 
-    def _opened(self, name: str, facts: SourceFacts) -> FileStoreTable:
+    def _open_table(self, name: str, facts: SourceFacts) -> FileStoreTable:
         """Return a table with its newest schema; one that does not exist is created with the columns of its events."""
         if isinstance(self.target, FileStoreTable):
             return self.target.refreshed()
@@ -556,7 +556,7 @@ class CapturedBatches:
         declared = Schema(fields, primary_keys=keys, options={TableOptions.sequence_field.key(): ORDER})
         return _create(self.target, Identifier.from_string(name), declared)
 
-    def _evolved(self, table: FileStoreTable, seen: Iterable[EventField]) -> tuple[FileStoreTable, dict[str, str]]:
+    def _evolve_table(self, table: FileStoreTable, seen: Iterable[EventField]) -> tuple[FileStoreTable, dict[str, str]]:
         """Return the table with the columns and types that events need, and the columns that it cannot get."""
         known = {f.name: f.type for f in table.fields}
         wanted, refused = new_columns(known, widened_columns(known, seen))

@@ -127,7 +127,7 @@ class _InRows:
 
 
 def _raising_shortly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches, and raise an error of ours without its traceback, which Spark would show to the user."""
+    """Yield batches, and raise an error of this library without its traceback, which Spark would show to the user."""
     try:
         yield from batches
     except LakewrightError as error:

@@ -1,7 +1,7 @@
 """Whose table a plain call of PySpark names, and statements under `install`.
 
 Invariant: a name of three parts belongs to the catalog that it names; a shorter one to the current catalog, and
-while that is one of ours also to Spark's, if only Spark has it. A short name that both have is refused, because
+while that is an installed one also to Spark's, if only Spark has it. A short name that both have is refused, because
 statements would read one table and subqueries in `where("...")` the other.
 """
 
@@ -67,7 +67,7 @@ from lakewright.statements.table_references import find_references
 from lakewright.statements.token_cursor import TokenCursor, words_of
 from lakewright.table.table_views import ReadableTable
 
-SPARK = "spark_catalog"  # the current catalog as long as it is none of ours
+SPARK = "spark_catalog"  # the current catalog as long as it is not an installed one
 _PLACES = {"current_database", "current_schema", "current_catalog"}
 _QUERY = re.compile(r"[\s(]*(SELECT|WITH|VALUES|FROM|TABLE|EXPLAIN|DESC|DESCRIBE|SHOW)\b", re.IGNORECASE)
 
@@ -82,7 +82,7 @@ class InstalledContext(SQLContext):
 
     @property
     def is_current(self) -> bool:
-        """Whether the current catalog is one of ours."""
+        """Whether the current catalog is an installed one."""
         return self.catalog_name in self.catalogs
 
     # ---- statements
@@ -97,7 +97,7 @@ class InstalledContext(SQLContext):
                 placed = self._with_current(text) if self.is_current else text
                 statement: Statement | None = parse_statement(placed)
             except LakewrightError:
-                if _begins_query(text):  # Spark knows more syntax; a table of ours would be unknown to it
+                if _begins_query(text):  # Spark knows more syntax; it would not find a Paimon table
                     return None
                 target = _created_table(text)
                 if target is None and not self.is_current and not self._names_catalog(text):
@@ -132,7 +132,7 @@ class InstalledContext(SQLContext):
             case DescribeQuery() | Explain() | CreateView():
                 return self.run(statement, args) if is_changed or self._reads_ours(statement.query, args) else None
             case Insert() | CreateTableAs():
-                target = statement.table if isinstance(statement, Insert) else _created(statement)
+                target = statement.table if isinstance(statement, Insert) else _created_name(statement)
                 if self.is_ours(target, creates=isinstance(statement, CreateTableAs)):
                     return self.run(statement, args)
                 return self._into_spark(statement.query, args)
@@ -153,7 +153,7 @@ class InstalledContext(SQLContext):
         return bool(bind(self, self, [query], args).relations)
 
     def _into_spark(self, query: Fragment, args: Args) -> DataFrame | None:
-        """Run a statement that writes a table of Spark by a query at its end, if that reads tables of ours."""
+        """Run a statement that writes a table of Spark by a query at its end, if that reads Paimon tables."""
         bound = bind(self, self, [query], args)
         if not bound.relations or query.text == query.whole or query.whole[query.end :].strip(" ;\n"):
             return None
@@ -168,7 +168,7 @@ class InstalledContext(SQLContext):
         return None
 
     def query_table(self, name: str) -> DataFrame:
-        """Return the rows of a table of ours."""
+        """Return the rows of a Paimon table."""
         return self.sql(f"TABLE {name}")
 
     # ---- commands
@@ -194,7 +194,7 @@ class InstalledContext(SQLContext):
         )
 
     def _catalog_of(self, statement: CatalogCommand) -> str | None:
-        """Return the catalog of ours that a command is about; None: it is about Spark's."""
+        """Return the installed catalog that a command is about; None: it is about Spark's."""
         own = self.catalog_name if self.is_current else None
         first: str | None
         match statement:
@@ -252,7 +252,7 @@ class InstalledContext(SQLContext):
         return TokenCursor(whole).qualified_name()
 
     def is_ours(self, name: Name, *, creates: bool = False) -> bool:
-        """Return whether a name means a table of ours, which may still have to be made if a call `creates` it."""
+        """Return whether a name means a Paimon table, which may still have to be made if a call `creates` it."""
         if len(name.parts) > 2:  # noqa: PLR2004 - catalog, database, table
             return name.parts[0] in self.catalogs
         if not self.is_current:
@@ -262,7 +262,7 @@ class InstalledContext(SQLContext):
         return creates and self._in_spark(name) is None
 
     def find(self, text: str) -> ReadableTable | None:
-        """Return the table of ours that a name means; None: the name is Spark's."""
+        """Return the Paimon table that a name means; None: the name is Spark's."""
         try:
             name = self.name(text)
         except LakewrightError:
@@ -317,7 +317,7 @@ class InstalledContext(SQLContext):
         return None if FORMAT in provider else "TABLE"
 
     def check_text(self, text: str) -> None:
-        """Refuse tables of ours in a condition or expression that Spark itself looks up."""
+        """Refuse Paimon tables in a condition or expression that Spark itself looks up."""
         if "select" not in text.lower() or not (self.is_current or self._names_catalog(text)):
             return
         try:
@@ -336,7 +336,7 @@ class InstalledContext(SQLContext):
     # ---- what a text may be about
 
     def _may_be_ours(self, text: str) -> bool:
-        """Return False for texts that cannot be about tables of ours, without reading them."""
+        """Return False for texts that cannot be about Paimon tables, without reading them."""
         if self.is_current:
             return True
         lower = text.lower()
@@ -401,6 +401,6 @@ def _created_table(text: str) -> Name | None:
     return cursor.qualified_name()
 
 
-def _created(statement: CreateTableAs) -> Name:
+def _created_name(statement: CreateTableAs) -> Name:
     name: Name = statement.create.name  # type: ignore[attr-defined] # every implementation has one
     return name

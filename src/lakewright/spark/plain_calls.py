@@ -1,4 +1,4 @@
-"""`install`: plain calls of PySpark on tables of our catalogs.
+"""`install`: plain calls of PySpark on tables of Paimon catalogs.
 
 The methods of PySpark's classes are wrapped, not those of one session, because PySpark makes new Python objects for the
 active session, for new sessions and for those of a stream's batches. A wrapper looks up the context of its session,

@@ -1,4 +1,4 @@
-"""`spark.catalog` under `install`: the calls that may be about catalogs, databases and tables of ours.
+"""`spark.catalog` under `install`: the calls that may be about catalogs, databases and tables that are installed.
 
 Each function gets the context of the session, the method of PySpark and its arguments, and calls that method for what
 is not ours.
@@ -45,7 +45,7 @@ def _database(context: InstalledContext, text: str | None) -> tuple[str, str] | 
 
 
 def _table(context: InstalledContext, table: str, database: str | None = None) -> str | None:
-    """Return the whole name of a table of ours as SQL spells it; None: it is Spark's."""
+    """Return the whole name of a Paimon table as SQL spells it; None: it is Spark's."""
     try:
         name = context.name(table if database is None else f"{database}.{table}")
     except LakewrightError:
@@ -59,7 +59,7 @@ def _whole(context: InstalledContext, name: Name) -> str:
 
 
 def _by_table(statement: str) -> Call:
-    """Return a call that runs a statement with the name of a table of ours, and returns nothing."""
+    """Return a call that runs a statement with the name of a Paimon table, and returns nothing."""
 
     def call(context: InstalledContext, original: Call, catalog: Any, tableName: str, *args: Any, **kwargs: Any) -> Any:
         whole = _table(context, tableName)
@@ -72,7 +72,7 @@ def _by_table(statement: str) -> Call:
 
 
 def _ignoring(answer: object = None) -> Call:
-    """Return a call that has nothing to do for tables of ours."""
+    """Return a call that has nothing to do for Paimon tables."""
 
     def call(context: InstalledContext, original: Call, catalog: Any, tableName: str, *args: Any, **kwargs: Any) -> Any:
         if _table(context, tableName) is None:

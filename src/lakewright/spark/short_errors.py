@@ -2,7 +2,7 @@
 
 Spark reports a file that is missing, or an error of this library in a task, with the stack traces of the JVM and of a
 worker. While `install` is in effect the function of PySpark that converts such errors is wrapped, and what is about a
-table of ours becomes the error of this library. PySpark has no public place for that; this module can go when it has
+Paimon table becomes the error of this library. PySpark has no public place for that; this module can go when it has
 one.
 """
 

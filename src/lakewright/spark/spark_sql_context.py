@@ -320,7 +320,7 @@ class SQLContext(Context[DataFrame]):
         return len(name.parts) == 1 and _is_temporary_view(self.spark, name.parts[0])
 
     def refresh_view(self, name: str) -> None:
-        """Bring a temporary view over tables of ours up to date, if one has this name."""
+        """Bring a temporary view over Paimon tables up to date, if one has this name."""
         if name.lower() not in self._views:
             return
         if not _is_temporary_view(self.spark, name):

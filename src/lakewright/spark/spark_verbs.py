@@ -324,10 +324,10 @@ def upsert(
 
 def _prepare_merge(sides: MergeSides, base: Snapshot | None) -> PreparedChange:
     """Merge into a snapshot of an append table."""
-    return guarded_merge(sides.store, sides.plan, _matched(sides, base))
+    return guarded_merge(sides.store, sides.plan, _merge_matched(sides, base))
 
 
-def _matched(sides: MergeSides, base: Snapshot | None) -> PreparedChange:
+def _merge_matched(sides: MergeSides, base: Snapshot | None) -> PreparedChange:
     """Change the rows of a snapshot that match, and insert those of the source that match none."""
     store, plan, spark = sides.store, sides.plan, sides.source.sparkSession
     changes = partial(MergeTask, store, plan)

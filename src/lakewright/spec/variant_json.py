@@ -102,7 +102,7 @@ def _tree_of(data: Bytes, rows: _Rows) -> VariantTree:
     classes = _CLASSES[data]
     quotes = classes == _QUOTE
     if (data == _BACKSLASH).any():
-        quotes[_escaped(data)] = False
+        quotes[_find_escapes(data)] = False
     inside = np.bitwise_xor.accumulate(quotes.view(np.uint8)).view(bool)  # from the opening quote to before the closing
     rows.require(~(inside & (data < _CONTROL)), np.arange(len(data)), "a control character in a string")
     plain = (classes == _OTHER) & ~inside
@@ -182,7 +182,7 @@ def _build_tree(data: Bytes, rows: _Rows, tokens: _Tokens) -> VariantTree:
     )
 
 
-def _escaped(data: Bytes) -> Ints:
+def _find_escapes(data: Bytes) -> Ints:
     """Return the positions of the bytes that a backslash escapes."""
     slashes = np.flatnonzero(data == _BACKSLASH)
     starts = np.append(True, np.diff(slashes) != 1)
@@ -196,7 +196,7 @@ def _string_values(data: Bytes, rows: _Rows, at: Ints) -> pa.LargeStringArray:
     slashes = (data == _BACKSLASH).any()
     quotes = data == ord('"')
     if slashes:
-        quotes[_escaped(data)] = False
+        quotes[_find_escapes(data)] = False
     closing = np.flatnonzero(quotes)
     ends = closing[np.searchsorted(closing, at) + 1]
     texts = gather(data, at + 1, ends - at - 1).cast(pa.large_string())

@@ -62,10 +62,10 @@ class Lookup(Protocol):
         """The time zone of the session."""
 
     def is_hidden(self, name: Name) -> bool:
-        """Return whether the engine takes the name of a table of ours for something else, such as a temporary view."""
+        """Return whether the engine takes the name of a Paimon table for something else, such as a temporary view."""
 
     def refresh_view(self, name: str) -> None:
-        """Bring a temporary view over tables of ours up to date, if one has this name."""
+        """Bring a temporary view over Paimon tables up to date, if one has this name."""
 
     def table_settings(self) -> Mapping[str, str]:
         """Return what is set for tables: the keys that begin with `spark.paimon.`."""

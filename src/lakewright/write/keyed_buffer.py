@@ -195,14 +195,14 @@ class KeyedBuffer:
             self._next[place] = first + group.count
             own = np.arange(first, first + group.count, dtype=np.int64)
             if shared is None:
-                yield _Piece(_with_numbers(group.rows, self._ordered(group.rows, own)))
+                yield _Piece(_with_numbers(group.rows, self._order_numbers(group.rows, own)))
             else:
                 numbers[group.at] = own
         if shared is not None:
-            rows = _with_numbers(shared, self._ordered(shared, numbers))
+            rows = _with_numbers(shared, self._order_numbers(shared, numbers))
             yield from (_Piece(rows, group.at) for group in groups)
 
-    def _ordered(self, rows: pa.Table, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _order_numbers(self, rows: pa.Table, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         if not self._retracts_first:
             return numbers
         adds: npt.NDArray[np.bool_] = (rows.column(VALUE_KIND.name).to_numpy() & 1) == 0  # -U and -D have odd numbers
